@@ -12,8 +12,8 @@ _NS_PER_S = 1e9
 
 
 class Bound(NamedTuple):
-    compute: float  # FLOPs divided by the peak rate for the dtype
-    memory: float  # bytes divided by the bandwidth
+    compute: float  # time in ns: FLOPs divided by the dtype's peak rate
+    memory: float  # time in ns: bytes divided by the bandwidth
 
     @property
     def ns(self) -> float:
@@ -48,7 +48,7 @@ def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
     if device is None or not task.main:
         return None
     compute, memory = times_at_peak(task, device)
-    if device.peak_flops(task.dtype) is None:  # unknown peak: only the device's highest peak is a safe bound
+    if device.peak_flops(task.dtype) is None:  # if it is unknown, only the device's highest peak is safe
         compute = (task.flops or 0) / max(device.tflops.values(), default=float("inf")) / 1e3
     if task.bytes:
         memory = device.least_ns(task.bytes)

@@ -30,48 +30,48 @@ from ...trace.trace import Trace
 _HASH_BYTES = 8
 
 
-class EdgeLatencies(msgspec.Struct, frozen=True):  # durations in ns
-    # Median duration per place. A key combines the names and shapes of the calls on the stack, the device, and a count
-    # that numbers repetitions in an iteration.
+class EdgeLatencies(msgspec.Struct, frozen=True):  # all durations are in ns
+    # Maps each place to its median duration. A place is a hash of the names and shapes on the call stack, the device,
+    # and the number of earlier repetitions in the iteration.
     places: dict[str, int]
-    # Minimum duration of collectives (without waiting) by `transfer_key`: kind, size and group size
+    # Maps each `transfer_key` (kind, size and group size) to the minimum duration, which includes no waiting.
     transfers: dict[str, int] = {}
-    # host_ratio, device_ratio: iteration time / sum of the medians of its edges. It exceeds 1 if times are skewed or
-    # rounded to µs, because the sum of medians is then less than the median of the sums.
+    # host_ratio, device_ratio: iteration time divided by the sum of its edges' medians. The ratio exceeds 1 if times
+    # are skewed or rounded to µs, because a sum of medians is then less than the median of the sums.
     host_ratio: float = 1.0
     device_ratio: float = 1.0
-    collectives: dict[str, int] = {}  # median duration of CPU collectives, including waiting time
+    collectives: dict[str, int] = {}  # median duration of CPU collectives, which includes waiting
 
     __repr__ = brief
 
 
 @dataclass(frozen=True)
 class Places:
-    edges: IntColumn  # edges of GPU events and collectives, or of operator self times if the trace has no GPU events
-    place: list[str]  # keys of `EdgeLatencies.places`, one per edge
-    iteration: IntColumn  # iteration per edge
+    edges: IntColumn  # edges of GPU events and collectives; operator self times if there are no GPU events
+    place: list[str]  # for each edge, its key in `EdgeLatencies.places`
+    iteration: IntColumn  # for each edge, its iteration
 
 
 @dataclass(frozen=True)
 class EdgeLags:
     """Durations of the predicted edges in one trace. A fit on many ranks keeps these instead of the traces."""
 
-    place: list[str]  # keys of `EdgeLatencies.places`, interned to save memory
+    place: list[str]  # for each edge, its key in `EdgeLatencies.places`; interned to save memory
     lag: IntColumn
     iteration: IntColumn
-    host: npt.NDArray[np.bool_]  # True for operator self times
+    host: npt.NDArray[np.bool_]  # True if the edges are operator self times
     on_device: bool  # True if the trace has GPU events
-    transfers: list[tuple[str, int, bool]]  # key, duration in ns, and whether it ran on the CPU
+    transfers: list[tuple[str, int, bool]]  # for each collective: key, duration in ns, and True if it ran on the CPU
 
 
 @dataclass(frozen=True)
 class Chosen:
     """The selected iterations of a trace."""
 
-    of_row: IntColumn  # iteration per row, −1 outside the chosen iterations
+    of_row: IntColumn  # for each row, its iteration; −1 outside the chosen iterations
     index: IntColumn  # numbers of the chosen iterations
     split: MarkedIterations | None = None  # all marked iterations; None if the whole trace is chosen
-    set_apart: tuple[Outlier, ...] = ()  # outliers among the requested iterations; not chosen
+    set_apart: tuple[Outlier, ...] = ()  # requested iterations that are outliers and so were not chosen
 
 
 def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
@@ -177,7 +177,7 @@ def transfer_key(comm: Comm) -> str:
 
 
 def host_collective_keys(trace: Trace) -> dict[int, str]:
-    """Return keys like `transfer_key`'s for CPU collectives and messages, by row; unknown sizes are skipped."""
+    """Map rows of CPU collectives and messages to keys like those of `transfer_key`; unknown sizes are skipped."""
     return {
         comm.row: f"{trace.name_of(Row(comm.row))} {comm.bytes} {len(comm.group[1]) or trace.world_size}"
         for comm in find_communications(trace)

@@ -38,15 +38,15 @@ from .pricing import OpRow, PricedKernel, half_width, interval
 from .rank_job import Host, RankJob
 from .task import Task
 
-Times = Sequence[Sequence[float]]  # GPU event times per rank, in ns
+Times = Sequence[Sequence[float]]  # for each rank, its GPU event times in ns
 
-WIDEST = 2.0  # Wider 80% intervals (high/low) are refused without --force: their ends suggest opposite decisions.
-_SURE = 1.25  # If either end of the interval differs from the prediction by more, the weakest link is shown.
-_MUCH = 0.1  # If a larger share of the work is unknown, the prediction is not reliable.
-# If a smaller share of the critical path is predicted, most of the end-to-end time is copied from the recording.
+WIDEST = 2.0  # If high/low of the 80% interval exceeds this, --force is required.
+_SURE = 1.25  # If an end of the interval differs from the prediction by more than this factor, the reason is shown.
+_MUCH = 0.1  # If more than this share of the work is unknown, the prediction is not reliable.
+# If less than this share of the critical path is predicted, most of the end-to-end time is copied from the recording.
 _LEAST_PREDICTED = 0.5
-_NAME = 40  # Maximum length of a kernel name in messages.
-# Number of folds, and maximum number of held-out traces: additional ranks of a job are similar and add little.
+_NAME = 40  # Messages cut kernel names to this length.
+# At most 128 traces are held out, in 6 folds, because further ranks of a job are similar and add little.
 _FOLDS, _MOST_HELD_OUT = 6, 128
 
 
@@ -67,27 +67,27 @@ class Prediction:
     iterations: int
     predicted_ns: int
     measured_ns: int
-    baselines: dict[str, int]  # predictions by simple methods, for comparison
-    rows: tuple[OpRow, ...]  # per operator, longest measured time first
-    unknown: float  # share of edges that the model cannot predict, so that they keep their recorded times
-    base: BaseError  # error of a replay with the measured times
-    from_model: float = 1.0  # share of the critical path with predicted times; the rest is as recorded
+    baselines: dict[str, int]  # ns predicted by simple methods, for comparison
+    rows: tuple[OpRow, ...]  # one row per operator, longest measured time first
+    unknown: float  # share of edges that keep their recorded times because the model cannot predict them
+    base: BaseError  # error of a replay that uses the measured times
+    from_model: float = 1.0  # share of the critical path that has predicted times; the rest keeps recorded times
     kernel_total: KernelTotal | None = None  # None if the trace has no GPU events
-    changed: bool = False  # True if the prediction is for other shapes or another device than measured
+    changed: bool = False  # True if the shapes or the device differ from the recording
     notes: tuple[str, ...] = field(default=())
-    shapes: tuple[Reshaped, ...] = ()  # the shapes derived for the new sizes, per rank
-    # Predicted and measured ns without waiting for absent ranks: each collective takes the minimum time of matching
-    # collectives in the fitted traces. None if there are no collectives or several ranks, or if `changed`.
+    shapes: tuple[Reshaped, ...] = ()  # for each rank, the shapes derived for the new sizes
+    # Predicted and measured ns if no collective waits for absent ranks: each collective takes the minimum time of
+    # matching collectives in the fitted traces. None if there are no collectives, several ranks, or `changed` is True.
     without_waiting: tuple[int, int] | None = None
-    set_apart: tuple[Outlier, ...] = ()  # outlier iterations, left out of the prediction
-    # share of the time by source: measured on this machine, fitted from traces, modeled, or recorded
+    set_apart: tuple[Outlier, ...] = ()  # outlier iterations that the prediction leaves out
+    # maps each source to its share of the time: measured on this machine, fitted from traces, modeled, or recorded
     sources: Mapping[str, float] = field(default_factory=dict)
     kernels: tuple[PricedKernel, ...] = ()  # one row per distinct GPU event, longest predicted time first
     low_ns: int = 0  # low_ns, high_ns: ends of the 80% interval
     high_ns: int = 0
     steps: StepTimes | None = None  # predicted and measured time per iteration, with the spread in the fitted traces
-    weakest_link: str | None = None  # main source of uncertainty if the prediction is not `reliable`
-    untraced: UntracedAnswer | None = None  # step time without the profiler, for traces from `etplus record`
+    weakest_link: str | None = None  # largest source of uncertainty, if the prediction is not `reliable`
+    untraced: UntracedAnswer | None = None  # step time when the profiler is off, for traces from `etplus record`
 
     __repr__ = brief
 
@@ -154,13 +154,13 @@ class _EndToEnd:
     low: int
     high: int
     factor: float  # calibration factor; the times already include it
-    # own, host, gpu, waits: half widths in log time caused by the replay itself, predicted CPU times, GPU events, and
-    # waits in collectives
+    # own, host, gpu, waits: half widths in log time. They are caused by the replay itself, by predicted CPU times, by
+    # GPU events, and by waits in collectives.
     own: float
     host: float
     gpu: float
     waits: float
-    speed: float  # |log| of the speed ratio of the two hosts if it exceeds `WIDEST`, else 0
+    speed: float  # |log(speed ratio of the two hosts)|; 0 if the ratio is at most `WIDEST`
     unknown: float  # share of CPU time that the model cannot predict
     error: EndToEndError | None  # errors on held-out traces; None if CPU times are as recorded
 
@@ -174,14 +174,14 @@ class _EndToEnd:
         unknown = max(job.unknown for job in jobs)
         host = half_width(error, unknown) if by_model or jobs[0].host == "model" else 0.0
         speed = max(abs(log(job.speed.ratio)) for job in jobs)
-        speed = speed if speed > log(WIDEST) else 0.0  # held-out traces ran on hosts of similar speed
+        speed = speed if speed > log(WIDEST) else 0.0  # the errors cover speeds up to `WIDEST`
         ns = round(total([job.pricing.times for job in jobs]) * factor)
         known = [ns, ns]
         if any(job.pricing.tasks for job in jobs):
             known = [round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)]
         waited = [round(wait * factor) for wait in waits]
         corrected = abs(missed) if factor != 1.0 else 0.0
-        off = 1.0 if corrected else exp(missed)  # without a correction, expect the same replay error again
+        off = 1.0 if corrected else exp(missed)  # if nothing corrects the replay error, it recurs
         ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
         low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host, speed))
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
@@ -344,7 +344,7 @@ def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> L
 def calibrated(
     model: FittedModel, traces: Sequence[Trace], iterations: str | None = None, *, keep_outliers: bool = False
 ) -> FittedModel:
-    """Return the model with a CPU correction factor and with held-out errors, from the traces it was fitted on.
+    """Add a CPU correction factor and held-out errors to a model; `traces` are the traces that it was fitted on.
 
     The factor corrects for time that the replay omits, such as pauses too long to be overhead. If any of the traces
     has collectives, no factor is fitted, because it would include waits for other ranks.

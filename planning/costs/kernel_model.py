@@ -22,13 +22,13 @@ from .utilization import Utilization, fit_utilization
 
 class KernelModel(msgspec.Struct, frozen=True):
     utilization: Utilization
-    order: tuple[str, ...] = ORDER  # names of cost models; the first that can predict an event is used
+    order: tuple[str, ...] = ORDER  # names of cost models, in the order in which they are tried
     intervals: PredictionIntervals = PredictionIntervals()  # 80% intervals, relative to the predicted times
     held_out: int = 0  # number of traces held out to fit the intervals; 0 if parts of a single trace were held out
-    jobs: int = 0  # number of jobs that the held-out traces come from
-    # Typical error and error of the total per held-out trace (`errors_of`), by candidate order: names joined by " > "
+    jobs: int = 0  # number of jobs that the held-out traces belong to
+    # Maps each candidate order (names joined by " > ") to the typical and total error per held-out trace (`errors_of`).
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
-    # Fitted data of cost models from other packages (`CostModel.state`), by name
+    # Maps the name of each cost model from another package to its fitted data (`CostModel.state`).
     states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # omitted from the file if empty
 
     __repr__ = brief
@@ -69,7 +69,7 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     )
 
 
-_SAME_JOB = 0.5  # Minimum share of distinct events that two traces of one job have in common.
+_SAME_JOB = 0.5  # Two traces belong to the same job if they share at least this share of their distinct events.
 
 
 def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
@@ -117,7 +117,7 @@ def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
 Order = tuple[str, ...]
 _EQUAL: Order = ("measured",)
 _FOLDS = 5
-_CLEARLY = 0.1  # A candidate replaces the built-in order only if its errors are smaller by this share.
+_CLEARLY = 0.1  # A candidate replaces the built-in order only if its errors are smaller by at least this share.
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class HeldOutEvents:
     measured: Sequence[MeasuredTask]  # distinct events
     estimates: Mapping[Order, Sequence[Estimate]]  # for each candidate order, one estimate per event
     groups: Sequence[tuple[str, str, str]]  # `Familiarity.group` per event
-    trace: int = 0  # index of the trace, 0 if there is only one
+    trace: int = 0  # index of the trace; 0 if there is only one trace
 
 
 def by_traces(

@@ -55,9 +55,9 @@ class KindMean(FromMeasured):
         return None if ns is None else Estimate(ns, "mean of its kind")
 
 
-# Maximum size ratio of two tasks to interpolate between: over wider ranges, the library switches kernels.
+# Two tasks are interpolated only if their size ratio is at most this; over wider ranges, the library switches kernels.
 _APART = 16
-# A median of this many times is reliable. With fewer times, tasks that differ by `_SIMILAR` doublings are also used.
+# A median of this many times is reliable. If there are fewer, tasks that differ by `_SIMILAR` doublings are also used.
 _ENOUGH, _SIMILAR = 5, 1.0
 
 
@@ -123,7 +123,7 @@ def _size(task: Task) -> int:
     return max(task.flops or task.bytes or sum(tensor.numel for tensor in (*task.inputs, *task.outputs)), 1)
 
 
-# A task is extrapolated if it is at least 1.2 and at most 16 times the size of the largest measured task.
+# A task is extrapolated only if it is 1.2 to 16 times as large as the largest measured task.
 _BEYOND, _MOST = 1.2, 16
 
 

@@ -24,7 +24,7 @@ from ...trace.trace import Trace
 from .task import Task
 
 CPU_OP = "cpu_op"
-_ABOUT = 2.0  # A collective that takes at most this multiple of the minimum time did not wait for other ranks.
+_ABOUT = 2.0  # If a collective takes at most this multiple of the minimum time, it did not wait for other ranks.
 
 
 class MeasuredTask(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class MeasuredTask(msgspec.Struct, frozen=True):
     count: int
     low_ns: float = 0.0  # low_ns, high_ns: 10th and 90th percentiles of the times
     high_ns: float = 0.0
-    times: tuple[float, ...] = ()  # for collectives, all times on a rank in trace order; () for other tasks
+    times: tuple[float, ...] = ()  # all times of a collective on this rank, in trace order; () for other tasks
 
     __repr__ = brief
 

@@ -19,16 +19,16 @@ from .measured_tasks import MeasuredTask
 from .registry import Costs
 
 VERSION = 2
-_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # Finds integers that may exceed MAX_NS.
-# To predict a trace with unknown share u, use the held-out traces with an unknown share of at most 10% or 2u.
+_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # This finds integers that may exceed MAX_NS.
+# If a share u of a trace is unknown, its interval uses held-out traces of which at most 2u (or 10%) is unknown.
 _LITTLE, _MUCH = 0.1, 2.0
 
-_FARTHEST = 30.0  # Maximum |log ratio| in a valid file: a factor of e³⁰ turns 30 ms into 10,000 years.
+_FARTHEST = 30.0  # In a valid file, |log ratio| is less than this: e³⁰ turns 30 ms into 10,000 years.
 
 
 class EndToEndError(msgspec.Struct, frozen=True):
-    log_ratios: tuple[float, ...] = ()  # log(measured/predicted)
-    unknown: tuple[float, ...] = ()  # per trace, share of timed edges that a model of other traces cannot predict
+    log_ratios: tuple[float, ...] = ()  # for each held-out trace, log(measured/predicted)
+    unknown: tuple[float, ...] = ()  # for each trace, the share of timed edges without a prediction
 
     def __post_init__(self) -> None:
         if len(self.log_ratios) != len(self.unknown) or not all(
@@ -47,19 +47,19 @@ class FittedModel(msgspec.Struct, frozen=True):
 
     version: int
     files: tuple[str, ...]
-    makespans_ns: tuple[int, ...]  # times of the fitted traces or of their chosen iterations
-    iterations: int  # total number over all traces
+    makespans_ns: tuple[int, ...]  # for each fitted trace, its time or the time of its chosen iterations
+    iterations: int  # total number of iterations in all traces
     lags: EdgeLatencies  # durations of replay-graph edges
     gpu: tuple[MeasuredTask, ...]  # gpu, cpu: median times of identical tasks
     cpu: tuple[MeasuredTask, ...]
-    devices: tuple[Device, ...] = ()  # device records provided by the user
-    calibration: float = 1.0  # measured / predicted time of the fitted traces without GPU events
-    # outlier iterations per trace, left out of the fit
+    devices: tuple[Device, ...] = ()  # device records that the user provided
+    calibration: float = 1.0  # measured / predicted time of those fitted traces that have no GPU events
+    # for each trace, the outlier iterations that the fit leaves out
     outliers: tuple[tuple[Outlier, ...], ...] = ()
     executed: MeasuredHere | None = None  # operators timed on this machine; they take precedence
     kernels: KernelModel | None = None  # model of GPU events; None if there are no GPU events
-    end_to_end: EndToEndError | None = None  # errors on held-out traces; for a single trace, on its iterations
-    steps: Percentiles | None = None  # iteration times relative to their trace's mean; None if too few
+    end_to_end: EndToEndError | None = None  # errors on held-out traces; if there is a single trace, on its iterations
+    steps: Percentiles | None = None  # ratios of iteration times to their trace's mean; None if there are too few
 
     __repr__ = brief
 

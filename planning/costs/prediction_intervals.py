@@ -25,13 +25,13 @@ from .task import Task
 from .utilization import EventWork, kernel_family, kind_of, work_of
 
 COVERAGE = 0.8
-_ENOUGH = 16  # Minimum number of events in a group; events of a smaller group use the interval of the wider group.
-_ENOUGH_JOBS = 5  # Minimum number of jobs with events in a group; with fewer jobs in total, every job is needed.
-# Share of a job's weight that is reserved for an unseen job, at both ends. A share of 1 makes the intervals
-# distribution-free: they cover 92% of the events in held-out jobs, but can be as wide as a factor of 15. A share of
-# 0.25 covers 85% of the events (78% on average over jobs), and a share of 0 covers 71%.
+_ENOUGH = 16  # A group with fewer events uses the interval of the next wider group.
+_ENOUGH_JOBS = 5  # A group needs events from this many jobs, or from every job if there are fewer jobs.
+# At each end, this share of a job's weight is reserved for an unseen job. With 1, the intervals are distribution-free:
+# they cover 92% of the events in held-out jobs, but can be as wide as a factor of 15. With 0.25, they cover 85% of the
+# events (78% on average over jobs). With 0, they cover 71%.
 _NEXT_JOB = 0.25
-_UNKNOWN = 3.0  # Without similar held-out events, the interval is the prediction divided and multiplied by this.
+_UNKNOWN = 3.0  # If no similar events were held out, the prediction is divided and multiplied by this.
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -98,10 +98,10 @@ def _spread(events: list[tuple[float, int]]) -> Spread:
 
 
 _ROUNDING = 1e-9
-# Levels of similarity to the most similar fitted event, among events with a size within a factor of `_NEAR`.
+# Levels of similarity, closest first, to the most similar fitted event whose size is within a factor of `_NEAR`.
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 NEW = LEVELS[-1]
-_NEAR = 8.0  # Maximum ratio between the sizes (time at the peak rate) of similar events.
+_NEAR = 8.0  # Sizes (time at the peak rate) of similar events differ by at most this factor.
 
 
 class Familiarity:
@@ -132,7 +132,7 @@ class Familiarity:
 def _keys(task: Task, work: EventWork) -> tuple[tuple[str, ...], ...]:
     state = state_of(work)  # sizes are comparable only if they measure the same quantity
     named = (state, task.kernel, task.device), (state, task.kernel)
-    if state == "name":  # without FLOPs, bytes or a grid, only events of the same kernel are comparable
+    if state == "name":  # if only the name is known, only events of the same kernel are comparable
         return named
     return (*named, (state, kind_of(task), kernel_family(task.kernel)), (state, kind_of(task), "", ""))
 

@@ -25,8 +25,8 @@ from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .task import Estimate, Task
 from .utilization import Utilization, fit_utilization, kernel_family
 
-UNKNOWN = "unknown"  # The source named for a time that no model can predict.
-# Spread of events with a matching measured event, used if too few events were held out.
+UNKNOWN = "unknown"  # If no model can predict a time, its source has this name.
+# If too few events were held out, events with a matching measured event have this spread.
 _MEASURED = {"measured": Spread(0, 0.8, 1.25)}
 _NOTHING = Estimate(0.0, UNKNOWN)
 
@@ -97,13 +97,13 @@ class Pricing:
             estimate, bound = self.event(event), bound_of(there, self._records)
             level, *rest = self._familiar.group(there)
             spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
-            if level == NEW and not self._held_out:  # one trace alone says little about new events
+            if level == NEW and not self._held_out:  # a single trace says little about new events
                 spread = PredictionIntervals().of(())
             low, high = estimate.ns * min(spread.low, 1.0), estimate.ns * max(spread.high, 1.0)
             measured = self._table.of(there)
             if measured is not None and estimate.how == "measured":
                 low, high = min(low, measured.low_ns or low), max(high, measured.high_ns)
-            least = None if bound is None else min(bound.ns, estimate.ns)  # a shorter time refutes the bound
+            least = None if bound is None else min(bound.ns, estimate.ns)  # a shorter measured time refutes the bound
             self._known[task] = Price(
                 estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least, estimate.how, level
             )
@@ -133,7 +133,7 @@ class OpRow:
     # predicted_ns, measured_ns: total GPU time, or total CPU self time if the trace has no GPU events
     predicted_ns: int
     measured_ns: int
-    how: tuple[str, ...]  # models behind the prediction, most frequent first
+    how: tuple[str, ...]  # names of the models that predicted the times, most frequent first
 
     __repr__ = brief
 
@@ -171,7 +171,7 @@ class PricedKernel:
 
 
 def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
-    """Return a row per distinct GPU event in the chosen iterations or without a row, longest predicted time first."""
+    """Return a row per distinct GPU event, except outside the chosen iterations; longest predicted time first."""
     groups: dict[Task, list[int]] = {}
     for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
         if row < 0 or of_row[row] >= 0:
@@ -188,13 +188,13 @@ def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[Pric
     return tuple(sorted(rows, key=lambda row: (-row.predicted_ns, row.name, row.op, row.shapes)))
 
 
-# 90th percentiles of Student's t-distribution with 1, 2, … degrees of freedom.
+# The 90th percentiles of Student's t-distribution for 1, 2, … degrees of freedom.
 _STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.35, 1.345, 1.341)
 _NORMAL = 1.282
-# Minimum half width of an end-to-end interval in log time: a replay never reproduces its recording exactly.
+# An end-to-end interval has at least this half width in log time, because no replay reproduces its recording exactly.
 _LEAST_HALF = 0.01
-# Half width in log time if no trace was held out, and the prior standard deviation, with the weight of one held-out
-# trace. The prior was measured on CPU jobs, each predicted from nine other jobs.
+# If no trace was held out, the half width in log time is `_USUAL`. The prior standard deviation `_BEFORE` counts as one
+# held-out trace. The prior was measured on CPU jobs, each predicted from nine other jobs.
 _USUAL, _BEFORE = 0.3, 0.2
 
 

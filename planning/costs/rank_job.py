@@ -43,8 +43,8 @@ from .model_file import FittedModel
 from .pricing import UNKNOWN, OpRow, PricedKernel, Pricing, drawn_in, kernel_rows, op_rows
 from .task import Estimate
 
-# Source of CPU times: the predicted trace, or the model of the fitted traces. With "model", CPU work that the model
-# cannot predict is scaled by the speed ratio of the two hosts on identical calls.
+# CPU times come from the predicted trace or from the model of the fitted traces. With "model", CPU work that the model
+# cannot predict is scaled by how much faster one host runs identical calls than the other.
 Host = Literal["trace", "model"]
 
 
@@ -135,7 +135,7 @@ class RankJob:
         changed, speed = self._changed, self._speed_of_models
         at, collectives = places(graph, self.trace, of_row), {} if changed else host_collective_keys(graph.trace)
         found = dict[int, Estimate | None]()
-        parts = defaultdict[Row, list[int]](list)  # CPU edges that the fitted places do not cover, by operator
+        parts = defaultdict[Row, list[int]](list)  # for each operator, its CPU edges that no place covers
         owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
         for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
             if kind == HOST and not self.by_model:
@@ -211,7 +211,7 @@ class RankJob:
         return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
 
     def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
-        """Replay with the given edge durations and return the iterations' time in ns. `wait` keeps waits for ranks."""
+        """Replay with the given edge durations; return the iterations' total ns. `wait` keeps waits for other ranks."""
         if not wait:
             edges = self.graph.edges
             rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
@@ -263,7 +263,7 @@ class RankJob:
         return untraced_answer(replay(self.graph, self.constants), [self.constants], *changes)
 
     def waiting(self) -> int:
-        """Return the iterations' time in ns with recorded collective times: no model predicts waits for ranks."""
+        """Return the iterations' total ns with recorded collective times, because no model predicts waits for ranks."""
         edges, lags = self.graph.edges, self.priced.lag.copy()
         met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
         lags[met] = edges.lag[met]
@@ -287,7 +287,7 @@ class RankJob:
         inside = self.of_row[self.graph.row[edges.target[edge]]] >= 0
         edge = edge[inside]
         predicted = np.array([how.get(number, UNKNOWN) != UNKNOWN for number in edge.tolist()], np.bool_)
-        if self.host == "model":  # the remaining CPU work is scaled to the model's host
+        if self.host == "model":  # other CPU work is scaled to the speed of the model's host
             predicted |= edges.kind[edge] == HOST
         whole = int(path.lag[edge].sum())
         return float(path.lag[edge][predicted].sum() / whole) if whole else 0.0
@@ -322,7 +322,7 @@ class RankJob:
 
     def kernels(self) -> tuple[PricedKernel, ...]:
         trace = with_unattached(self.trace) if self.split is None else self.trace
-        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # now every event has a row
+        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # every event has a row by now
         return kernel_rows(pricing, trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:
@@ -341,15 +341,15 @@ class RankJob:
 
 
 _SAME_PLACE, _EQUAL = "same place", "measured"
-_LEAST_ALIKE = 8  # Minimum number of identical operators to compare the speed of two hosts; fewer are too noisy.
+_LEAST_ALIKE = 8  # The speed of two hosts is compared only on at least this many identical operators.
 
 
 @dataclass(frozen=True)
 class PricedEdges:
-    lag: IntColumn  # ns, one per edge
-    # Source per edge that the model was asked to predict; `UNKNOWN` if the edge keeps its recorded duration
+    lag: IntColumn  # for each edge, its duration in ns
+    # Maps each edge that should be predicted to the source of its time; `UNKNOWN` if it keeps its recorded time.
     how: Mapping[int, str]
-    recorded_ns: int  # recorded CPU time that the model was not asked to predict
+    recorded_ns: int  # CPU time that keeps its recorded value, as intended
 
     @property
     def unknown(self) -> float:
@@ -363,6 +363,6 @@ def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estim
 
 
 class HostSpeed(NamedTuple):
-    # Median over shared operators of time in this trace / time in the fitted traces; 1 if too few are shared
+    # Median, over the operators that both have, of this trace's time / the fitted traces' time; 1 if there are too few.
     ratio: float
-    unknown: float  # share of self time in operators that no fitted trace contains; 1 if too few are shared
+    unknown: float  # share of self time in operators that no fitted trace contains; 1 if both have too few in common

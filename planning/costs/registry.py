@@ -16,7 +16,7 @@ from .measured_tasks import CPU_OP, MeasuredTask
 from .task import Estimate, Task
 from .utilization import START, THREADS, EventWork, Law, Utilization, fit_utilization, work_of
 
-# Entry point group. An entry point's name is the model's name; its value is a subclass of `CostModel`.
+# Cost models register in this entry point group, under the model's name; the value is a subclass of `CostModel`.
 GROUP = "etplus.cost_models"
 UTILIZATION = "utilization"
 
@@ -47,8 +47,8 @@ MODELS: dict[str, type[CostModel]] = {
     "grown": Extrapolated,
     "mean": KindMean,
 }
-ORDER = ("measured", UTILIZATION)  # Order for GPU events; the first model that can predict an event wins.
-CPU_ORDER = ("measured", "between", "mean")  # Order for CPU operators.
+ORDER = ("measured", UTILIZATION)  # For GPU events, the first of these models that can predict the event wins.
+CPU_ORDER = ("measured", "between", "mean")  # For CPU operators, the models are tried in this order.
 
 
 @cache
@@ -135,7 +135,7 @@ class Costs:
         return self._models[name]
 
 
-_EVENTS, _WEIGHTS = 3, 4  # Maximum number of events to explain, and of learned weights per line.
+_EVENTS, _WEIGHTS = 3, 4  # An explanation has at most this many events, and learned weights per line.
 
 
 def explain(

@@ -23,17 +23,17 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     op: str  # name of the operator, "" if unknown
     kernel: str = ""  # name of the kernel, memcpy or memset; "" for a CPU operator
     category: str = "kernel"  # "kernel", "gpu_memcpy", "gpu_memset", or "cpu_op"
-    inputs: tuple[Tensor, ...] = ()  # inputs, outputs: tensors of the operator
+    inputs: tuple[Tensor, ...] = ()  # inputs, outputs: the operator's tensors
     outputs: tuple[Tensor, ...] = ()
-    # flops, bytes: amounts of the whole operator, or of the event itself for a memcpy or collective. None if unknown.
+    # flops, bytes: those of the whole operator or, for a memcpy or collective, of the event. None if unknown.
     flops: int | None = None
     bytes: int | None = None
     dtype: str = "float32"  # dtype that determines the peak rate
     main: bool = True  # True if the kernel does the operator's main work
     place: int = 0  # index of the event among the events of its operator
-    collective: str = ""  # kind of collective, "" for other work
+    collective: str = ""  # kind of collective; "" for other work
     group_size: int | None = None  # number of ranks in the collective's group
-    device: str = ""  # name of the device record, or of the device if it has no record; for a CPU, an identifier
+    device: str = ""  # name of the device record, or of the device if it has no record; a CPU has an identifier
     blocks: int = 0  # blocks, block_threads: blocks per grid and threads per block; 0 if not recorded
     block_threads: int = 0
     byte_factor: float = 1.0  # midpoint of the possible bytes / `bytes`; not 1 if `bytes` is a lower bound (experts)

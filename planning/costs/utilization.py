@@ -34,27 +34,27 @@ from .bound import bound_of, device_of
 from .measured_tasks import MeasuredTask
 from .task import Task
 
-# Terms of the law. Each label's name starts with the name of a term.
+# The law has these terms. The name of each label starts with the name of a term.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
-# Start-up times before learning, for known work (True), unknown work, and collectives (ranks must synchronize).
+# Initial start-up times in ns: for known work (True), for unknown work, and for collectives (ranks must synchronize).
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
-# u, v and w before learning: 55% of the peak rate, 65% of the bandwidth, 16 bytes per thread.
+# Initial values of u, v and w. They mean 55% of the peak rate, 65% of the bandwidth, and 16 bytes per thread.
 _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
-# u of dtypes without tensor cores: 75% of the peak rate, because slower arithmetic waits less for its operands.
+# Dtypes that use no tensor cores start at 75% of the peak rate, because slower arithmetic waits less for its operands.
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
 _BYTES_PER_THREAD = 16
-_USUAL_DEVICE = 100, 2e12  # Multiprocessors, and bytes per second, of an unknown device.
-# Bytes per second of copies between host and device, of copies from pageable memory, and of collectives. Device records
-# do not contain these rates; learned weights correct them.
+_USUAL_DEVICE = 100, 2e12  # An unknown device has this many multiprocessors and bytes per second.
+# Assumed bytes per second: for copies between host and device, copies from pageable memory, and collectives. Device
+# records do not contain these rates; learned weights correct them.
 _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
-# Minimum and maximum log of a start-up time in ns, and maximum of u, v and w, to keep the exponentials finite.
+# These limits keep the exponentials finite: the range of log(start-up time in ns), and the maximum of u, v and w.
 LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
 _TEMPLATE = re.compile(r"[<(]")
 _ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
 _SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
-# Prefixes of kernel names from TorchInductor and Tensile (rocBLAS, hipBLASLt). The rest of such a name lists fused
-# operators, or layouts, dtypes and tiles.
+# Kernels from TorchInductor or Tensile (rocBLAS, hipBLASLt) have names with these prefixes. The rest of the name lists
+# fused operators, or layouts, dtypes and tiles.
 _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
 
 
@@ -117,10 +117,10 @@ def wire_factor(collective: str, ranks: int | None) -> float:
 
 class EventWork(msgspec.Struct, frozen=True):
     known: bool  # True if FLOPs or bytes are known
-    bound: float  # lower bound in ns, 0 if FLOPs and bytes are unknown
-    usual: dict[str, float]  # values before learning, by term: log of the start in ns, u, v, w
-    amounts: dict[str, float]  # time at the peak rate in ns, by term (COMPUTE and MEMORY, or THREADS)
-    labels: dict[str, float]  # values of the features that have learned weights
+    bound: float  # lower bound in ns; 0 if FLOPs and bytes are unknown
+    usual: dict[str, float]  # maps each term to its initial value: log(start in ns), u, v or w
+    amounts: dict[str, float]  # maps COMPUTE and MEMORY, or THREADS, to the ns at the peak rate
+    labels: dict[str, float]  # maps each feature that has learned weights to its value
     kernel: str  # name of the kernel
 
     @property
@@ -173,10 +173,10 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
 class Law(msgspec.Struct, frozen=True):
     """Learned weights, for events with known work or with unknown work."""
 
-    weights: dict[str, dict[str, float]]  # learned weights by term and label; missing labels have weight 0
-    kernels: dict[str, float]  # by kernel name, log(measured / predicted without this factor)
-    # Mean ratio of measured to predicted time without smearing. A regression on logs predicts medians, but sums depend
-    # on means (Duan, "Smearing estimate", 1983)
+    weights: dict[str, dict[str, float]]  # maps terms to labels to learned weights; missing labels have weight 0
+    kernels: dict[str, float]  # maps kernel names to log(measured / otherwise predicted)
+    # Mean of measured / predicted time before this factor is applied. A regression on logs predicts medians, but sums
+    # depend on means (Duan, "Smearing estimate", 1983).
     smearing: float = 1.0
 
     __repr__ = brief
@@ -200,8 +200,8 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
 
 
 class Utilization(msgspec.Struct, frozen=True):
-    known: Law  # law for events with known FLOPs or bytes
-    unknown: Law  # law for events with only the grid known
+    known: Law  # law for events whose FLOPs or bytes are known
+    unknown: Law  # law for events of which only the grid is known
     named: Law | None = None  # law for all other events; if None (old files), `unknown` is used
 
     __repr__ = brief
@@ -218,8 +218,8 @@ class Utilization(msgspec.Struct, frozen=True):
 
 Floats = npt.NDArray[np.float64]
 
-# Ridge penalties, keyed by known work, term and group of labels ("" for numeric features). A penalty acts like that
-# number of events that pull the weight to 0. A term has no weights for groups that are not listed.
+# Ridge penalties, keyed by known work, term and group of labels ("" for numeric features). A penalty of 3 acts like 3
+# events that pull the weight to 0. A term has no weights for groups that are not listed.
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
         START: {"all": 0.3, "kind": 5, "family": 10, "vendor": 10},
@@ -232,7 +232,7 @@ _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     },
 }
 _NUMBERS = ("bandwidth of a multiprocessor", "multiprocessors", "multiprocessors without a block")
-_HUBER = 0.5  # Larger log residuals are penalized linearly instead of quadratically.
+_HUBER = 0.5  # Log residuals above this are penalized linearly instead of quadratically.
 _NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
@@ -300,7 +300,7 @@ def _fit_law(works: Sequence[EventWork], log_ns: Floats, known: bool) -> Law:
     named: dict[str, list[float]] = {}
     for work, value in zip(works, residual.tolist(), strict=True):
         named.setdefault(work.kernel, []).append(value)
-    kernels = {name: round(sum(of) / (len(of) + _NAME_PENALTY), 4) for name, of in named.items()}  # shrunk
+    kernels = {name: round(sum(of) / (len(of) + _NAME_PENALTY), 4) for name, of in named.items()}  # shrunk to 0
     residual -= [kernels[work.kernel] for work in works]
     learned = {
         name: {label: round(float(of[at]), 4) for label, at in term.labels.items() if of[at]}

@@ -12,7 +12,7 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
-_LEAST_ERROR = 1e-3  # Minimum error, so that one exact prediction does not make the geometric mean zero.
+_LEAST_ERROR = 1e-3  # Smaller errors count as this, so that one exact prediction does not make the geometric mean zero.
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,11 +56,11 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
 @dataclass(frozen=True)
 class Score:
     count: int  # number of predictions
-    served: float  # share of tasks with a prediction
-    geomean: float  # geomean, median, mape: of |predicted/measured − 1|; the geometric mean is at least 0.1%
+    served: float  # share of tasks that have a prediction
+    geomean: float  # geomean, median, mape: averages of |predicted/measured − 1|; in `geomean`, 0.1% is the minimum
     median: float
     mape: float
-    factor: float  # exp of the mean |log(predicted/measured)|, minus 1: the typical factor in either direction
+    factor: float  # exp(mean |log(predicted/measured)|) − 1, the typical factor in either direction
     bias: float  # relative error of the weighted sum of predictions
 
 
@@ -88,7 +88,7 @@ def score(predicted: Floats, measured: Floats, weight: Floats | None = None) -> 
 class Quality:
     errors: Score
     tau: float  # Kendall's τ-b over all graphs
-    pairs: float  # share of graph pairs predicted in the right order
+    pairs: float  # share of graph pairs that are predicted in the right order
     # top1, top5: (best measured time of the K variants predicted fastest) / (best measured time) − 1, mean over models
     top1: float
     top5: float

@@ -18,21 +18,21 @@ from torch import Tensor
 from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
 from ...trace.columns import IntColumn
 
-Run = tuple[GraphArrays, int]  # A graph, and the index of its configuration.
-# Number of network layers that aggregate over edges.
+Run = tuple[GraphArrays, int]  # A run is a graph and the index of its configuration.
+# The network has this many layers that aggregate over edges.
 LAYERS = 2
 _TILE = 24
-# A node's inputs: features, configuration, mean configuration over the graph, and tile configuration.
+# A node has four kinds of inputs: features, configuration, mean configuration over the graph, and tile configuration.
 INPUTS = NODE_FEATURES + 2 * CONFIG_FEATURES + _TILE
-_MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)  # Multipliers of SplitMix64 (Steele et al., 2014).
+_MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)  # multipliers of SplitMix64 (Steele et al., 2014)
 
 
 @dataclass(frozen=True)
 class Layer:
     """Aggregation over edges, from p input rows to c output rows. An output row is a class of equal nodes."""
 
-    own: Tensor  # (c), the input row per class
-    # inputs, outputs: (2, m), the edges of one node per class: class, and input row of the producer or consumer
+    own: Tensor  # shape (c): for each class, its input row
+    # inputs, outputs: shape (2, m), the edges of one node per class, as the class and the other node's input row
     inputs: Tensor
     outputs: Tensor
 
@@ -45,14 +45,14 @@ class GraphBatch:
     row.
     """
 
-    feat: Tensor  # (u, INPUTS), scaled
-    opcode: Tensor  # (u)
-    layers: tuple[Layer, ...]  # aggregations; each layer reads the rows of the previous layer
-    row: Tensor  # (n), the node's row in the last layer; nodes of a graph are adjacent
-    graph: Tensor  # (n), the graph's index per node
-    rows: Tensor  # per graph, the number of feature rows and of rows in each layer
-    node_log: Tensor  # (n), log of the self time in ns; NaN if unknown
-    graph_log: Tensor  # (g), log of the graph's time
+    feat: Tensor  # shape (u, INPUTS): scaled inputs
+    opcode: Tensor  # shape (u)
+    layers: tuple[Layer, ...]  # one aggregation per layer; each layer reads the rows of the previous layer
+    row: Tensor  # shape (n): for each node, its row in the last layer; nodes of a graph are adjacent
+    graph: Tensor  # shape (n): for each node, the index of its graph
+    rows: Tensor  # for each graph, its number of feature rows and of rows in each layer
+    node_log: Tensor  # shape (n): log of each node's self time in ns; NaN if unknown
+    graph_log: Tensor  # shape (g): log of each graph's time in ns
 
     @property
     def work(self) -> int:

@@ -21,10 +21,10 @@ from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features, single
 
-# Maximum number of graphs per training step, of graphs per batch without gradients, and of nodes per batch.
+# These are limits: graphs per training step, graphs per batch that needs no gradients, and nodes per batch.
 _GRAPHS, _HELD, _NODES = 16, 64, 32_000
-EPOCHS = 150  # Default maximum number of epochs; `_WORK` may lower it.
-# Default maximum of `GraphBatch.work`, summed over all epochs: about five minutes of CPU time.
+EPOCHS = 150  # Training takes at most this many epochs by default; `_WORK` may lower the number.
+# By default, `GraphBatch.work` sums to at most this over all epochs: about five minutes of CPU time.
 _WORK = 14_000_000
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
@@ -64,7 +64,7 @@ def train(
     state = _TrainingState(hidden, graphs)
     singles = [single(run, state.center, state.scale) for run in runs(graphs)]
     held = _batches(runs(valid), state.center, state.scale)
-    if epochs is None:  # enough epochs for early stopping to take effect
+    if epochs is None:  # this is enough for early stopping to take effect
         epochs = min(EPOCHS, max(_PATIENCE, _WORK // sum(run.work for run in singles)))
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
         for group in state.optimizer.param_groups:

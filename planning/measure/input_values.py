@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# The `kind` of contents and its parameters; `standalone.filled` creates the values. Kinds: uniform (floats in
-# [0.1, 1)), index (integers in [low, high)), sorted (ascending integers in [0, high)), offsets (evenly spaced from 0 to
-# high), mask (`true` evenly spaced true values), value (a constant), rising (ascending floats).
+# A `Fill` has the `kind` of contents and its parameters; `standalone.filled` creates the values. Kinds: uniform (floats
+# in [0.1, 1)), index (integers in [low, high)), sorted (ascending integers in [0, high)), offsets (evenly spaced from 0
+# to high), mask (`true` evenly spaced true values), value (a constant), rising (ascending floats).
 Fill = dict[str, Any]
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
@@ -17,8 +17,8 @@ _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "ui
 class Given(NamedTuple):
     """The properties of a call that determine the contents of its tensors."""
 
-    op: str  # name without the namespace and the trailing underscore of in-place operators
-    # for each argument, the shapes of its tensors; None in a list for an element that is not a tensor
+    op: str  # the name, stripped of its namespace and of an in-place operator's trailing underscore
+    # for each argument, the shapes of its tensors; None stands for a list element that is not a tensor
     shapes: Mapping[str, Sequence[tuple[int, ...] | None]]
     numbers: Mapping[str, Any]  # values of the other arguments
     results: Sequence[tuple[int, ...]]  # shapes of the returned tensors
@@ -136,7 +136,7 @@ def _rising(given: Given, place: int, dtype: str) -> Fill | None:
     return None if dtype in _INTEGERS else {"kind": "rising"}
 
 
-# Rules by operator and argument. If a rule returns None, the argument's name and dtype determine the contents.
+# Each rule applies to an operator and argument. If it returns None, the argument's name and dtype decide the contents.
 _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     ("embedding", "indices"): _below_rows("weight"),
     ("embedding_renorm", "indices"): _below_rows("self"),
@@ -190,7 +190,7 @@ _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     for name in ("sparse_coo_tensor", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims_and_tensors")
 }  # fmt: skip
 
-# Contents of integer tensors by argument name, for operators without a rule.
+# If an operator has no rule, the argument name decides the contents of an integer tensor.
 _BY_ARGUMENT: dict[str, Callable[[Given, int, str], Fill]] = {
     "index": _along_dim,  # gather, scatter, index_select, index_add, …
     "target": lambda given, place, dtype: _index(given.extent("self", 1 if len(given.shape("self")) > 1 else 0)),

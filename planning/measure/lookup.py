@@ -11,8 +11,8 @@ from .measured import Measured
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
-EXECUTED = "executed"  # The source named for a time measured on this machine.
-RECORDED = "recorded"  # The source named for a time kept from the trace.
+EXECUTED = "executed"  # If a time was measured on this machine, its source has this name.
+RECORDED = "recorded"  # If a time is kept from the trace, its source has this name.
 _FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 

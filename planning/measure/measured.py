@@ -18,7 +18,7 @@ from ...trace.errors import TraceFormatError
 
 VERSION = 1
 _NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
-_LONG_NS = 50_000  # Shorter calls are not compared with their recorded times.
+_LONG_NS = 50_000  # Calls that take less than this are not compared with their recorded times.
 _LEAST_TO_FIT, _REWEIGHTED = 12, 30
 _REMEDY = "make it with `etplus measure`"
 
@@ -34,19 +34,19 @@ class Conditions(msgspec.Struct, frozen=True):
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str  # hash of operator, shapes, strides, dtypes and numeric arguments (`RecordedCall.key`)
     op: str  # qualified name of the operator
-    shapes: str  # shapes, dtypes: of the call's tensors, such as "4x8 8x2" and "float32"
+    shapes: str  # shapes, dtypes: those of the call's tensors, such as "4x8 8x2" and "float32"
     dtypes: str
     ns: float  # ns, iqr_ns: median and interquartile range over `runs` calls, including callees
     iqr_ns: float
     runs: int
-    # Self time; None if a callee was not executed, or if the operator calls different operators on this machine
+    # Self time in ns. None if a callee was not executed, or if the operator calls other operators on this machine.
     own_ns: float | None = None
     count: int = 0  # number of calls in the traces
-    # recorded_ns, recorded_own_ns: median times in the traces (GPU times for calls measured on a GPU). None if these
-    # shapes were not recorded, or if the traces were recorded on the other kind of device
+    # recorded_ns, recorded_own_ns: median times in the traces (GPU times if the call was measured on a GPU). None if
+    # the shapes were not recorded, or if only one of the recording and the measurement used a GPU.
     recorded_ns: float | None = None
     recorded_own_ns: float | None = None
-    # callees, own_tensors: number of direct callees in the recording, number of input and output tensors of the call
+    # callees: number of direct callees in the recording; own_tensors: number of the call's input and output tensors
     callees: int = 0
     own_tensors: int = 0
 
@@ -99,7 +99,7 @@ class Recorder(NamedTuple):
 
 
 def _not_negative(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Solve least squares with non-negative unknowns: repeatedly set the most negative unknown to 0."""
+    """Solve a non-negative least-squares problem by repeatedly setting the most negative unknown to 0."""
     kept = list(range(left.shape[1]))
     found = np.zeros(left.shape[1])
     while kept:
@@ -118,9 +118,9 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     files: tuple[str, ...]
     conditions: Conditions
     timings: tuple[Timing, ...]  # executed calls, sorted by total time in the traces, longest first
-    not_executed: tuple[NotExecuted, ...]  # all other calls by operator and reason, largest share first
-    executed: float  # share of operator self time in executed calls and their callees
-    outside: float  # share of total self time in the autograd engine, Python and annotations
+    not_executed: tuple[NotExecuted, ...]  # the other calls, grouped by operator and reason, largest share first
+    executed: float  # share of the operator self time that executed calls and their callees cover
+    outside: float  # share of the total self time that the autograd engine, Python and annotations take
 
     __repr__ = brief
 
@@ -169,7 +169,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         return {op: np.array(calls).T for op, calls in found.items()}
 
     def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
-        """Return executed / recorded self time per call of at least `least_ns`, without recording overhead.
+        """Return executed / recorded self time for each call of at least `least_ns`, after subtracting the overhead.
 
         Calls are skipped if over half of their recorded time is overhead.
         """

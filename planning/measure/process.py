@@ -19,11 +19,11 @@ from typing import Any
 
 from ...trace.errors import EtplusError, UsageError
 
-# Default limit for the total size of one operator's tensors.
+# By default, the tensors of one operator may take at most this many bytes.
 MAX_BYTES = 4 << 30
 _WORKER = f"{__package__}.worker"
 _PACKAGE = __name__.partition(".")[0]
-# Load this package from its location in this process, because it may not be on the import path.
+# The worker loads this package from the same folder as this process, because it may not be on the import path.
 _START_CODE = f"""
 import importlib.util, json, sys
 sys.path[:], file, folders = json.loads(sys.argv[1])

@@ -21,7 +21,7 @@ from .schema import OpSchema
 class TensorArg(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # strides, offset: in elements
-    dtype: str  # dtype name in torch
+    dtype: str  # name of the dtype in torch
     id: int  # id, storage: IDs of the tensor object and of its storage
     storage: int
     offset: int
@@ -145,7 +145,7 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-# Arguments that specify the shape of a result.
+# These arguments specify the shape of a result.
 _SIZES = {"size", "sizes", "shape", "input_sizes", "self_sizes", "output_size", "input_size"}
 _STRIDED = {"as_strided", "_reshape_alias", "empty_strided", "new_empty_strided"}
 

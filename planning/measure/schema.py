@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...trace.brief import brief
 
-# Namespaces of torch's own compute operators. The worker imports no other library, so it lacks their operators.
+# Torch's own compute operators have these namespaces. The worker imports no other library, so it lacks other operators.
 NAMESPACES = ("aten", "mkldnn", "onednn", "quantized")
 
 _HEAD = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(", re.ASCII)

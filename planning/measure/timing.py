@@ -21,11 +21,11 @@ from .process import MAX_BYTES, ExecutionError, WorkerProcess
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
-Timed = tuple[float, float, int]  # Median in ns, interquartile range in ns, number of runs.
+Timed = tuple[float, float, int]  # Each entry has a median in ns, an interquartile range in ns, and a number of runs.
 
 
 _ROUND_S = 0.004
-_LONG_S = 0.2  # A call that takes longer in one round is skipped in later rounds.
+_LONG_S = 0.2  # A call that takes longer than this in one round is skipped in later rounds.
 _TOO_LARGE, _NOT_ASKED, _NO_TIME = "over --max-bytes", "not among --ops", "over --budget"
 
 
@@ -33,12 +33,12 @@ _TOO_LARGE, _NOT_ASKED, _NO_TIME = "over --max-bytes", "not among --ops", "over 
 class Options:
     """Selection and limits for a measurement."""
 
-    ops: Pattern[str] | None = None  # measure only operators with a matching name; None for all operators
+    ops: Pattern[str] | None = None  # measure only operators whose name matches; None measures all operators
     budget_s: float | None = None  # time limit for the whole measurement
-    timeout_s: float = 30.0  # time limit per call
-    threads: int = 0  # number of torch threads; 0 for torch's default
-    max_bytes: int = MAX_BYTES  # memory limit for the tensors of a call
-    rounds: int = 5  # number of passes over all calls; several passes average out slow changes of the machine
+    timeout_s: float = 30.0  # time limit for each call
+    threads: int = 0  # number of torch threads; 0 means torch's default
+    max_bytes: int = MAX_BYTES  # memory limit for the tensors of each call
+    rounds: int = 5  # number of passes over all calls; several passes average out slow changes in the machine's speed
 
 
 @dataclass
@@ -139,7 +139,7 @@ def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
     below = _callees(trace, dict(found))
     on_gpu, self_ns = device != "cpu", trace.self_ns.tolist()
     took, own = (trace.calls.end - trace.calls.ts).tolist(), self_ns
-    if on_gpu:  # use the GPU time launched by each call, with and without its callees
+    if on_gpu:  # use the time of the GPU work that each call launches, including and excluding its callees
         whole, parent = trace.device_ns, trace.calls.parent
         inner = np.flatnonzero(parent >= 0)
         took, own = whole.tolist(), (whole - sums(parent[inner], whole[inner], len(whole))).tolist()
@@ -255,7 +255,7 @@ def covered(
     return found
 
 
-# Maximum self time of an operator that only dispatches. With a longer time, it called other operators on this machine.
+# An operator that only dispatches takes at most this self time. If it takes longer, it called other operators here.
 _DISPATCH_NS = 5000
 
 
@@ -266,7 +266,7 @@ def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
     if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 5, _DISPATCH_NS):
         own = None
     op, number_of_callees = distinct.call.schema.op, len(distinct.below)
-    if op == "aten::stack":  # it calls `unsqueeze` once per tensor, which new shapes may add
+    if op == "aten::stack":  # it calls `unsqueeze` once per tensor, and new shapes may add tensors
         number_of_callees = max(number_of_callees, len(distinct.call.tensors) + 1)
     tensors = distinct.call.tensors
     shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in tensors)

@@ -43,9 +43,9 @@ _OF_THE_NETWORK = ("socket.__new__", "socket.connect", "socket.bind", "socket.ge
 def _leave_network(device: str) -> None:
     """Cut off the network: use an empty network namespace on Linux, and block Python's sockets."""
     if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # this libc does not provide `unshare`
+        with contextlib.suppress(OSError, AttributeError):  # this C library has no `unshare`
             unshare = ctypes.CDLL(None).unshare
-            # Without root, a user namespace is also needed, but a GPU driver may refuse access from there.
+            # A process that is not root also needs a user namespace, but a GPU driver may refuse access from there.
             if unshare(_NEW_NETWORK) and device == "cpu":
                 unshare(_NEW_NETWORK | _NEW_USER)
     sys.addaudithook(_refuse_network)
@@ -86,7 +86,7 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limit_memory(max_bytes: int) -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):  # fails on Windows, or if a lower limit is set
+    with contextlib.suppress(ImportError, OSError, ValueError):  # this fails on Windows, or if a lower limit is set
         import resource
 
         used = _data_bytes()

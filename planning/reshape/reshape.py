@@ -35,7 +35,7 @@ class Underived:
 
     op: str
     count: int
-    first: int  # number of calls that start a gap: their input shapes are known
+    first: int  # number of calls whose input shapes are known, so that the gap starts here
     share: float  # share of the GPU time, or of the operator self time if the trace has no GPU events
 
 
@@ -44,12 +44,12 @@ class Reshaped:
     """A trace with new shapes but with its recorded times."""
 
     trace: Trace
-    unknown: npt.NDArray[np.bool_]  # per call, True if some dimensions could not be derived
-    # per call, number of new calls / recorded calls; not 1 if a data loader calls the operator once per sample
+    unknown: npt.NDArray[np.bool_]  # for each call, True if some dimensions could not be derived
+    # for each call, number of new calls / recorded calls; differs from 1 if a data loader calls it once per sample
     repeats: npt.NDArray[np.float64]
     sizes: tuple[SizeChange, ...]
     calls: int  # number of operator calls
-    changed: int  # number of operator calls with changed shapes
+    changed: int  # number of operator calls whose shapes changed
     underived: tuple[Underived, ...]
 
     __repr__ = brief
@@ -145,7 +145,7 @@ def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float6
 
 
 def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
-    """Scale extents that depend on changed extents in an unknown way, by the largest change among them."""
+    """If extents depend on changed extents in an unknown way, scale them by the largest change among these."""
     ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
     found = dict[int, int]()
     for some, basis in extents.following:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-_ATTEMPTS = 9  # Maximum number of solver runs; each run leaves out the contradictions of the previous runs.
+_ATTEMPTS = 9  # The solver runs at most this often; each run leaves out the contradictions that earlier runs found.
 
 
 class Extents:
@@ -105,7 +105,7 @@ class Extents:
 
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
         for group in self._groups(self.leaves(left), self.leaves(right)):
-            mine, other = (self.leaves(side) for side in group)  # earlier groups may have changed the leaves
+            mine, other = (self.leaves(side) for side in group)  # groups handled earlier may have changed the leaves
             if len(mine) == len(other) == 1:
                 self.same(mine[0], other[0])
             elif len(mine) == 1:
@@ -171,7 +171,7 @@ class Extents:
         """
         kept = {*kept, *self.fixed()}
         tensors, dead = [*beside, *self._beside], frozenset[int]()
-        for _ in range(_ATTEMPTS):  # repeat, leaving classes with contradictions unknown
+        for _ in range(_ATTEMPTS):  # run again, and leave classes with contradictions unknown
             solver = self._solved(changed, kept, tensors, dead)
             if solver.dead <= dead:
                 return solver.known
@@ -216,7 +216,7 @@ class Extents:
         return [(self.roots(some), self.roots(basis)) for some, basis in self._follows]
 
     def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
-        """Return the parts of split extents for which another extent of the shape could change instead."""
+        """Return the parts of split extents that need not change, because another extent of the shape could change."""
         found = set[int]()
         for left, right, parts in self._cuts:
             for root in set(self.leaves((*left, *right))) & changed.keys():
@@ -240,7 +240,7 @@ class _Solver:
         }
         for root, value in changed.items():
             self.known[root] = value
-            if root in self._products:  # it is unknown which of its factors change
+            if root in self._products:  # it is not known which of its factors change
                 self.dead.update(set(extents.leaves([root])) - changed.keys() - kept)
         for root in kept:
             if root in changed:
@@ -279,7 +279,7 @@ class _Solver:
             for whole, parts in self._sums:
                 self._sum(whole, parts)
             if before == len(self.known) + len(self.dead):
-                for whole, parts in self._sums:  # last, because a concatenation may get more parts
+                for whole, parts in self._sums:  # concatenations come last, because they may get more parts
                     if all(self.known.get(part) == self._value[part] for part in parts):
                         self.keep([whole])
                 for some, basis in self._follows:
@@ -308,7 +308,7 @@ class _Solver:
             if any(self.changes(part) for part in parts):
                 self._set(whole, known)
         elif self._one_way and whole in self.known and not self.changes(whole):
-            self.keep(missing)  # changes go one way, so none of the parts changes
+            self.keep(missing)  # all parts change in the same direction, so here no part changes
         elif whole in self.known and self.known[whole] >= known:
             rest, alike = self.known[whole] - known, {tuple(self._extents.leaves([part])) for part in missing}
             if len(alike) == 1 and rest % len(missing) == 0:

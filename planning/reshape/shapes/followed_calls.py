@@ -25,12 +25,12 @@ _RULES = TENSOR_RULES | LAYER_RULES
 _ELEMENT = re.compile(r"Tensor\([^()]*(?:\([^()]*\))?[^()]*\)|\w+")
 _BACKWARD = "autograd::engine::evaluate_function"
 _ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
-# Prefixes of calls that use only parameters, their gradients and optimizer states.
+# Calls with these prefixes use only parameters, their gradients and optimizer states.
 _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
-# Prefixes of collectives that, if they reduce gradients, belong to data parallelism.
+# A collective with one of these prefixes belongs to data parallelism if it reduces gradients.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
-_DIVIDES = "FSDP::"  # prefix of FSDP2 annotations
-_TRANSPOSES = "transpose_"  # swaps extents in place, which the recorded sizes do not show if the extents are equal
+_DIVIDES = "FSDP::"  # FSDP2 annotations start with this
+_TRANSPOSES = "transpose_"  # swaps extents in place; recorded sizes do not show this if the extents are equal
 LOADER = "DataLoader"  # PyTorch annotates the loading of a batch with this name
 
 
@@ -47,19 +47,19 @@ class Source(NamedTuple):
     """A tensor with extents that do not follow from other tensors: an external tensor or one created from numbers."""
 
     shape: Shape
-    # operator, argument position and sizes at the first use; the position is −1 if that operator creates the tensor
+    # operator, argument position and sizes at the first use; the position is −1 if the operator creates the tensor
     use: tuple[str, int, tuple[int, ...]]
     forward: bool  # True if an operator uses it in the forward pass
-    data: bool = True  # True if it is external or random, and so may have a batch dimension
+    data: bool = True  # True if it is external or random, so that it may have a batch dimension
 
 
 @dataclass
 class Shapes:
     extents: Extents = field(default_factory=Extents)
-    # inputs, results: by row of the call, the tensors per argument; None for an undefined tensor
+    # inputs, results: for the row of each call, the tensors of each argument; None stands for an undefined tensor
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
-    sources: list[Source] = field(default_factory=list)  # in order of first use
+    sources: list[Source] = field(default_factory=list)  # ordered by first use
     # for each forward call of an operator with weights, the extents that may be the batch size
     votes: list[Shape] = field(default_factory=list)
     voters: list[int] = field(default_factory=list)  # rows of the calls in `votes`
@@ -101,7 +101,7 @@ def _callers(trace: Trace) -> npt.NDArray[np.int64]:
 def _events(callers: npt.NDArray[np.int64], rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
     place = np.full(len(callers) + 1, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    above = place[callers[rows]].tolist()  # −1 (no caller) selects the last entry
+    above = place[callers[rows]].tolist()  # if there is no caller, −1 selects the last entry
     last = list(range(len(rows)))
     for at in range(len(rows) - 1, -1, -1):
         if 0 <= above[at] < at:
@@ -128,14 +128,14 @@ class _Open:
     name: str
     arguments: tuple[Operand, ...]
     time: int
-    basis: Shape  # input extents of the innermost call with inputs that does not choose its result sizes
+    basis: Shape  # input extents of the innermost call that has inputs and does not choose its result sizes
     backward: bool
-    gathers: bool  # True within gradient accumulation
+    gathers: bool  # True inside gradient accumulation
     parameters: bool  # True if it uses only parameters, gradients and optimizer states
-    loads: bool  # True within the loading of a batch
+    loads: bool  # True while a data loader loads a batch
     taken: frozenset[int]  # IDs of input tensors
     divides: bool = False  # True if FSDP gathers or reduces here: shard sizes are not layer sizes
-    temporaries: list[Shape] = field(default_factory=list)  # tensors created within the call with freely chosen sizes
+    temporaries: list[Shape] = field(default_factory=list)  # tensors of freely chosen sizes that the call creates
 
 
 class _Walk:
@@ -228,7 +228,7 @@ class _Walk:
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
             self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
-            if within is not None:  # created inside the call, because it is not an input
+            if within is not None:  # it is no input, so the call created it
                 within.append(shape)
         else:
             shape = held.shape
@@ -269,7 +269,7 @@ class _Walk:
 
 
 def _arguments(side: DecodedSide) -> list[tuple[list[_Tensor | None], Any]]:
-    with contextlib.suppress(TypeError, ValueError):  # another tool may have written the record
+    with contextlib.suppress(TypeError, ValueError):  # a tool other than PyTorch may have written the record
         return [_argument(value, shape, kind) for value, shape, kind, _ in side.rows()]
     return []
 
@@ -295,12 +295,12 @@ def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
 
 Roles = tuple[Shape, Shape]
 _NONE: Roles = (), ()
-# Calls that are no evidence if another operator makes them: `index_select`, for example, selects row by row.
+# These calls are no evidence if another operator makes them. For example, `index_select` calls `select` for each row.
 IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
 
 
 def roles(call: OpCall) -> Roles:
-    """Return the extents of a forward call that may be the batch size, and the extents along which it mixes elements.
+    """Return a forward call's extents that may be the batch size, and its extents along which it mixes elements.
 
     Samples of a batch are not mixed before the loss. Sequence elements are mixed in attention, recurrent layers,
     selections, and means over some dimensions. Features are mixed in every layer.

@@ -13,7 +13,7 @@ _CONVOLVES |= {name: gradient.arguments for names, gradient in GRADIENTS.items()
 def _norm(call: OpCall, extents: Extents) -> None:
     """Treat tensors with the data's number of dimensions as data, and tensors with fewer dimensions as per-channel."""
     batched = "batch_norm" in call.name or "group_norm" in call.name or "instance_norm" in call.name
-    if call.name == "native_layer_norm_backward":  # (2, threads, channels): partial sums per thread
+    if call.name == "native_layer_norm_backward":  # partial sums per thread have the shape (2, threads, channels)
         extents.fix(
             extent for shape in call.temporaries if len(shape) == 3 and extents.value[shape[0]] == 2 for extent in shape
         )
@@ -27,7 +27,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
     for shape in call.temporaries if call.name.startswith("native_batch_norm") else ():
         sizes = extents.sizes(shape)
         if len(shape) > 1 and sizes[-1] == extents.value[channels] and sizes != extents.sizes(data[0]):
-            extents.same(shape[-1], channels)  # partial sums per thread
+            extents.same(shape[-1], channels)  # these are partial sums per thread
             extents.fix(shape)
     for shape in tensors:
         if len(shape) == 1 and extents.value[shape[0]] == extents.value[channels]:
@@ -36,11 +36,11 @@ def _norm(call: OpCall, extents: Extents) -> None:
         elif len(shape) < rank and not batched:
             extents.fix(shape)
             broadcast([data[0], shape], extents)
-        elif len(shape) == 1:  # a buffer reserved for backward
+        elif len(shape) == 1:  # it is a buffer reserved for backward
             extents.follow(shape, data[0])
     if "group_norm" in call.name:
         for shape in (*call.inputs, *call.results, *call.temporaries):
-            if len(shape) == 2 and extents.value[shape[0]] == extents.value[data[0][0]]:  # (batch, groups)
+            if len(shape) == 2 and extents.value[shape[0]] == extents.value[data[0][0]]:  # the shape is (batch, groups)
                 extents.same(shape[0], data[0][0])
                 extents.fix(shape[1:])
 
@@ -116,7 +116,9 @@ def _bag(call: OpCall, extents: Extents) -> None:
         elif extents.value[shape[0]] == extents.value[bag] + 1:
             extents.sum_of(shape[0], (bag, extents.new(1)))
     for made in call.temporaries:
-        if len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1:  # counts before a cumulative sum
+        if (
+            len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1
+        ):  # counts, to be summed cumulatively
             extents.sum_of(made[0], (indices[0], extents.new(1)))
     if len(indices) == 2:
         extents.same(indices[0], bag)
@@ -169,10 +171,10 @@ def _attention(call: OpCall, extents: Extents) -> None:
     query, key, value = (call.tensor(first + place) for place in range(3))
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
-    if "_for_cpu" in call.name:  # scratch memory is per thread, at any batch size
+    if "_for_cpu" in call.name:  # scratch memory depends on the number of threads, not on the batch
         scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in extents.sizes(shape))
         extents.follow((extent for shape in scratch for extent in shape), (*query[2:], *key[2:], value[3]))
-    if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # key heads are repeated
+    if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # key heads repeat
         extents.follow((key[1], value[1]), query[1:2])
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])
@@ -183,7 +185,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     for shape in (*call.results[len(results) :], *(call.tensor(at) for at in range(first + 3, len(call.arguments)))):
         if shape is not None and len(shape) == 3:  # log-sum-exp
             alike.append((query[:3], shape))
-        elif shape is not None and len(shape) == 4:  # the output, or a mask
+        elif shape is not None and len(shape) == 4:  # this is the output or a mask
             saved = first and extents.sizes(shape) == extents.sizes(output)
             alike.append((output if saved else scores, shape))
     for pair in alike:
@@ -220,7 +222,7 @@ def _recurrent(call: OpCall, extents: Extents) -> None:
         elif len(shape) == 3 and sizes[:2] == extents.sizes(data[:2]):
             equal(shape[:2], data[:2], extents)
             extents.fix(shape[2:])
-        elif len(shape) in (2, 3) and sizes[-2] == extents.value[data[batch]]:  # states (…, batch, hidden)
+        elif len(shape) in (2, 3) and sizes[-2] == extents.value[data[batch]]:  # its shape is (…, batch, hidden)
             extents.same(shape[-2], data[batch])
             extents.fix((*shape[:-2], shape[-1]))
 

@@ -12,8 +12,8 @@ _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
-FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators with result sizes chosen by the caller
-RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # operators with chosen sizes that create data
+FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators whose caller chooses the result sizes
+RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # operators of this kind that create random data
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:
@@ -33,7 +33,7 @@ def _matmul(pattern: str) -> Rule:
 
     def rule(call: OpCall, extents: Extents) -> None:
         multiply(call, extents)
-        if pattern.startswith("&") and len(call.tensor(0) or ()) == 1:  # a bias
+        if pattern.startswith("&") and len(call.tensor(0) or ()) == 1:  # this is a bias
             extents.fix(call.tensor(0) or ())
         for shape in call.temporaries:
             if len(shape) == 1:

@@ -8,22 +8,22 @@ from typing import Any
 
 from .extents import Extents
 
-Shape = tuple[int, ...]  # extents of a tensor, as IDs in an `Extents`
+Shape = tuple[int, ...]  # a tensor's extents, each an ID in an `Extents` object
 
 
 @dataclass(frozen=True)
 class Operand:
     tensors: tuple[Shape | None, ...] = ()
-    value: Any = None  # of an argument that is not a tensor
+    value: Any = None  # the value of an argument that is not a tensor
     masks: tuple[bool, ...] = ()  # for each tensor, True if it is a boolean mask
 
 
 @dataclass(frozen=True)
 class OpCall:
-    name: str  # without "aten::"
+    name: str  # the name that follows "aten::"
     arguments: tuple[Operand, ...]
     results: tuple[Shape, ...]
-    temporaries: tuple[Shape, ...] = ()  # tensors created within the call
+    temporaries: tuple[Shape, ...] = ()  # tensors that are created inside the call
 
     def tensor(self, position: int) -> Shape | None:
         """Return the extents of a tensor argument; None if the argument is a list or not a tensor."""
@@ -41,7 +41,7 @@ class OpCall:
         return [shape for argument in self.arguments for shape in argument.tensors if shape is not None]
 
 
-Rule = Callable[[OpCall, Extents], None]  # records the relations between the extents of a call
+Rule = Callable[[OpCall, Extents], None]  # a rule records the relations between the extents of a call
 
 
 def table(rules: Mapping[str, Rule]) -> dict[str, Rule]:
