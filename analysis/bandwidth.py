@@ -1,4 +1,4 @@
-"""Bandwidth of copies, memsets and collectives by kind and size; for copies also over time."""
+"""Bandwidth of copies, memsets and collectives by kind and size, and bandwidth of copies over time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BandwidthRow(Row):
 
 @dataclass(frozen=True)
 class BandwidthSeries(Suggests):
-    """Bandwidth of one kind of copies as a step function, in bytes/s, summed over simultaneous copies.
+    """Bandwidth of one kind of copy over time (a step function, in bytes/s), summed over simultaneous copies.
 
     Each value is valid from its time (ns, ascending) until the next time.
     """
@@ -105,7 +105,7 @@ _NO_COMM = Comm()
 
 
 class CommunicationRow(WithMean, Row):
-    """All communication kernels with one operation, group and size. A rank that arrives early waits in its kernel."""
+    """Communication kernels with the same operation, group and size. A rank that arrives early waits in its kernel."""
 
     collective: str = column("name", "Collective, empty if neither the trace nor the kernel name shows it.")
     dtype: str = column("name", "Dtype, empty if not recorded.")
@@ -139,7 +139,7 @@ class CommunicationRow(WithMean, Row):
 
 
 def communication(trace: Trace) -> Table[CommunicationRow]:
-    """Return one row per collective, dtype, process group and message size, longest in total first."""
+    """Return one row per collective, dtype, process group and message size, sorted by total time, longest first."""
     durations: defaultdict[tuple[str, str, str, int | None, int | None], list[int]] = defaultdict(list)
     for event in trace.is_comm.nonzero()[0].tolist():
         comm = trace.gpu.comm.get(event, _NO_COMM)

@@ -39,11 +39,11 @@ class BreakdownRow(WithMean, Row):
     total_ns: int = column("ns", "Sum of the durations of the GPU events.")
     share: float = column("share", "Share of the summed durations of all GPU events.")
     reason: str = column("text", "Reason the launching operator is unknown, empty if it is known.", default="")
-    repeated: bool = inferred("yes/no", "True if launched before the trace; the operator is inferred.", default=False)
+    repeated: bool = inferred("yes/no", "True if launched before the trace; its operator is inferred.", default=False)
 
     @property
     def label(self) -> str:
-        """The operator, or the reason in brackets if the operator is unknown."""
+        """The operator or, if it is unknown, the reason in brackets."""
         if self.op and self.repeated:
             return f"{self.op} (by repetition)"
         return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
@@ -178,7 +178,7 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
 
 
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Return, for GPU events outside all modules, the index of the forward module in `Origin.modules`; else −1."""
+    """Return the index of the forward module in `Origin.modules` for GPU events outside all modules; −1 for others."""
     origin, tree = trace.origin, trace.attribution.hierarchy
     behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
@@ -202,7 +202,7 @@ def stream_use(trace: Trace) -> Table[StreamUse]:
 
 
 def device_use(trace: Trace) -> Table[DeviceUse]:
-    """Return busy, idle, overlapped and communication times per device; empty without start times."""
+    """Return busy, idle, overlapped and communication times per device; empty if no start times are recorded."""
     if not trace.times_recorded:
         return Table(DeviceUse)
     window, gpu, kernels = trace.span, trace.gpu, trace.is_kernel
@@ -243,7 +243,7 @@ def host_use(trace: Trace) -> HostUse:
 
 
 def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
-    """Return the iterations in order, as `Trace.steps` finds them; empty without start times.
+    """Return the iterations that `Trace.steps` finds, in order; empty if no start times are recorded.
 
     Args:
         annotation: part of the names of the annotations that mark iterations; replaces `Trace.steps`.
@@ -265,7 +265,7 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
-    """Return the iteration index per GPU event: that of its launch or, if unknown, of its own start; −1 for none."""
+    """Return the iteration in which each GPU event was launched or, if unknown, started, as an index; −1 for none."""
     return iteration_at(iterations, trace.launched_ns)
 
 

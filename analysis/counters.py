@@ -1,4 +1,4 @@
-"""Counters over time for exporters: launch queues, memory bandwidth, allocated memory."""
+"""Counters over time that exporters write: launch queues, memory bandwidth and allocated memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Counter(NamedTuple):
     values: npt.NDArray[Any]
 
     def title(self, number: int) -> str:
-        """Return the name with a device number. A file with several ranks renumbers devices."""
+        """Return the name with a device number. Devices have new numbers in a file of several ranks."""
         return f"CPU {self.name}" if self.device < 0 else f"GPU {number} {self.name}"
 
 
@@ -45,7 +45,7 @@ def counters(trace: Trace, memory: Sequence[DeviceMemory] | None = None) -> Iter
 
 
 def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
-    """Yield allocated and reserved bytes. The curves start with the allocations from before the trace."""
+    """Yield allocated and reserved bytes. The curves start with the bytes that were allocated before the trace."""
     first = max(int(np.searchsorted(memory.ts, start, side="right")) - 1, 0)
     ts = np.maximum(memory.ts[first:], start)
     for name, values in (("allocated", memory.allocated[first:]), ("reserved", memory.reserved[first:])):

@@ -37,7 +37,7 @@ class Gap(Row):
 
 
 def longest_gaps(trace: Trace) -> list[Gap]:
-    """Return the `MOST_GAPS` longest gaps over all devices, longest first; empty without start times."""
+    """Return the `MOST_GAPS` longest gaps over all devices, longest first; empty if no start times are recorded."""
     if not trace.times_recorded:
         return []
     gaps = [gap for _, events in grouped(trace.gpu.device) for gap in _of_device(trace, events)]
@@ -71,7 +71,7 @@ class HostFilling:
         return cls(trace, name[order], thread[order], ts[order], end[order], np.maximum.accumulate(end[order]))
 
     def longest(self, begin: int, end: int, thread: int | None) -> tuple[str, int]:
-        """Return name and duration (ns) of the longest self time in a span. Time outside all calls is named `BETWEEN`.
+        """Return the name and length (ns) of the longest self time in a span. Time outside calls is named `BETWEEN`.
 
         Args:
             thread: thread to search; None selects the thread that spends the most time in calls during the span.
@@ -95,7 +95,7 @@ class HostFilling:
 
 
 def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn, whole: int) -> tuple[IntColumn, int]:
-    """Return the self times of nested intervals between `start` and `stop`, and the rest of `whole`, outside them.
+    """Return the self times of nested intervals between `start` and `stop`, and the part of `whole` outside them.
 
     The intervals are sorted by start, longest first."""
     caller = nesting(np.zeros(len(ts), np.int64), ts, end)

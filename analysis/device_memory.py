@@ -337,7 +337,7 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
 
 @dataclass(frozen=True)
 class Backward:
-    """Optimizer step and backward node per call, and start times of optimizer annotations (int64 ns, ascending)."""
+    """Optimizer step and backward node of each call, and start times of optimizer annotations (int64 ns, ascending)."""
 
     optimizer: IntColumn  # per call: the optimizer annotation that is the call or encloses it; −1 for none
     node: IntColumn  # per call outside the optimizer: the autograd node that encloses the call; −1 for none

@@ -79,12 +79,12 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def peaks(self) -> tuple[dict[str, float], float]:
-        """Peaks and bandwidth. Devices for which these are equal need not be told apart."""
+        """Peaks and bandwidth. If these are equal for several devices, it does not matter which device was used."""
         return self.tflops, self.memory_gb_s
 
 
 def _has_words(name: str, alias: str) -> bool:
-    """Return whether a name contains an alias as whole words: neither "L4" in "L40S" nor "B200" in "GB200"."""
+    """Return whether a name contains an alias as whole words ("L40S" does not contain "L4", nor "GB200" "B200")."""
     if alias.lower() not in name.lower():  # This check is fast, and most aliases fail it.
         return False
     return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None

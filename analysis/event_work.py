@@ -75,7 +75,7 @@ class Work:
 
     @property
     def all_flops(self) -> IntColumn:
-        """`flops` if known, else `elements`; int64."""
+        """`flops` where known, else `elements`; int64."""
         return np.where(self.flops >= 0, self.flops, self.elements)
 
     def coverage(self, durations: IntColumn) -> float | None:
@@ -312,9 +312,9 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
 
 
 def _count_triton(trace: Trace, size: IntColumn) -> None:
-    """Count the bytes of Triton kernels (operators named like the kernel), with each pointer's tensor counted once.
+    """Count the bytes of Triton kernels (operators that have the kernel's name). Each pointer's tensor counts once.
 
-    Calls with more bytes than the kernel can move in its time are skipped: such kernels read only part of a table.
+    Calls with more bytes than the kernel can move in its time are skipped: the kernel reads only part of a table.
     """
     calls, caller, gpu = trace.attribution.calls, trace.attribution.call, trace.gpu
     if not len(calls):

@@ -243,7 +243,7 @@ def _floats(one: Tensor) -> bool:
 
 
 def _narrow(rows: Tensor, weights: Tensor) -> int:
-    """Return the minimum bytes per row element. With quantized weights, kernels may convert elements to one byte."""
+    """Return the minimum bytes per row element. If weights are quantized, kernels may convert elements to one byte."""
     return min(itemsize(rows.dtype) or 1, itemsize(weights.dtype) or 1) if _floats(weights) else 1
 
 

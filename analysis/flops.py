@@ -1,4 +1,4 @@
-"""FLOPs and bytes of operators, computed from shapes with one table of operators.
+"""FLOPs and bytes of operators, computed from shapes according to one table of operators.
 
 A multiply-add counts as two operations. FLOPs of GEMMs, convolutions and attention match `torch.utils.flop_counter`,
 except if torch is wrong: the weight gradient of grouped convolutions (torch counts it once per group),
@@ -28,7 +28,7 @@ from .serving import is_library_product, library_product, moved_by_product
 
 _T = TypeVar("_T")
 _Outputs = Callable[[Signature], Returned | None]
-MOST_WORK = 2**62  # larger counts are discarded, so that sums fit into 64 bits
+MOST_WORK = 2**62  # Larger counts are discarded, so that sums fit into 64 bits.
 
 
 class Product(NamedTuple):
@@ -43,11 +43,11 @@ class Operator:
     """Rules for counting one operator. Functions return None if the shapes do not determine the result."""
 
     flops: Callable[[Signature], int | None] | None = None
-    outputs: _Outputs | None = None  # used if no outputs are recorded; shapes (in the call's dtype) or tensors
+    outputs: _Outputs | None = None  # used if no outputs are recorded; returns shapes (for the call's dtype) or tensors
     moved: Callable[[Signature], int | None] | None = None  # bytes moved, if not the sum of inputs and outputs
-    parts: int = 1  # number of kernels that share the FLOPs, such as two for the backward of a convolution
+    parts: int = 1  # number of kernels that share the FLOPs; for example, the backward of a convolution has two
     product: Callable[[Signature], Product | None] | None = None
-    elements: Literal["", "input", "output", "rotated"] = ""  # tensors that determine the result of `element_flops`
+    elements: Literal["", "input", "output", "rotated"] = ""  # the tensors whose elements `element_flops` counts
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -128,7 +128,7 @@ def returned(name: str, signature: Signature) -> tuple[Tensor, ...] | None:
 
 @once
 def computed_in(name: str, signature: Signature) -> str:
-    """Return the dtype that selects the peak: the call's or, for quantized inputs, that of the multiplication."""
+    """Return the dtype whose peak applies: the dtype of the call or, for quantized inputs, of the multiplication."""
     if computes_experts(name):
         return expert_dtype(signature) or signature.dtype
     gemm = tried(partial(library_product, name), signature) if is_library_product(name) else None
@@ -158,7 +158,7 @@ def _sum(*sizes: int | None) -> int | None:
 
 
 def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[Tensor, ...] | None:
-    if name.endswith("_") and not name.endswith("__") and signature.inputs:  # in-place operator
+    if name.endswith("_") and not name.endswith("__") and signature.inputs:  # The operator works in place.
         return signature.inputs[0].tensors
     if signature.outputs or entry is None or entry.outputs is None:
         return signature.outputs
@@ -218,7 +218,7 @@ def _linear_outputs(signature: Signature) -> Returned | None:
 
 
 register("mm bmm matmul mv dot vdot _int_mm", _multiplies(partial(_matmul, 0), partial(_matmul_outputs, 0)))
-register("_scaled_mm _scaled_mm_v2", _multiplies(partial(_matmul, 0), lambda signature: None))  # can return any dtype
+register("_scaled_mm _scaled_mm_v2", _multiplies(partial(_matmul, 0), lambda signature: None))  # any result dtype
 register("addmm baddbmm addmv _addmm_activation", _multiplies(partial(_matmul, 1), partial(_matmul_outputs, 1)))
 register("addbmm", _multiplies(partial(_matmul, 1), _like_first))
 register("linear", _multiplies(_linear, _linear_outputs))
@@ -249,7 +249,7 @@ for _name, _gradient in GRADIENTS.items():
 # Memory-bound operators
 
 _UNCOUNTED = Operator(moved=lambda signature: None)
-_BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))  # the inputs include the output buffers
+_BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))  # The inputs include the output buffers.
 
 
 def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Returned | None:
@@ -257,7 +257,7 @@ def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Return
     return None if shape is None else [shape if dtype is None else Tensor(shape, dtype)]
 
 
-_COPIES = frozenset("clone contiguous where masked_fill tril triu flip roll sort".split())  # no arithmetic
+_COPIES = frozenset("clone contiguous where masked_fill tril triu flip roll sort".split())  # need no arithmetic
 register(operator_outputs.POINTWISE, Operator(outputs=_pointwise_outputs, elements="output"))
 register(operator_outputs.COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool"), elements="output"))
 register(operator_outputs.NORMALIZATIONS, Operator(outputs=_like_first, elements="output"))
@@ -311,7 +311,7 @@ def _library_product(name: str, signature: Signature) -> Product | None:
 _TRITON = "triton_"
 _POINTWISE = "triton_poi_"
 _LOOKS_UP = re.compile(r"embedding|index|gather|select")
-# Kernels that only create tensors.
+# These kernels only create tensors.
 _CREATES = re.compile(
     r"triton_[a-z]+_fused_(?:_|\d|arange|bernoulli|constant_pad_nd|empty|exponential|eye|fill|full|like|lift_fresh|new"
     r"|normal|ones|rand|randint|randn|scalar_tensor|to_copy|uniform|zero|zeros)*"

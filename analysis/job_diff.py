@@ -43,11 +43,11 @@ class PartTotals:
 class ComparedRank:
     """Data of one rank for comparing two jobs. It takes only a few KB, regardless of the length of the trace."""
 
-    devices: str  # names of the rank's devices
+    devices: str  # names of the devices of this rank
     iterations: int
     whole: PartTotals
-    iteration: PartTotals | None  # values of a mean iteration; None without iterations
-    outside: tuple[int, int]  # number and total ns of the GPU events launched outside iterations
+    iteration: PartTotals | None  # times of a mean iteration, or None if there are no iterations
+    outside: tuple[int, int]  # number and total duration (ns) of the GPU events launched outside iterations
     damage: tuple[str, ...]
 
     __repr__ = brief

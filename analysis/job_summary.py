@@ -28,13 +28,13 @@ from .breakdown import device_use, iterations
 from .summary import host_ops
 from .table import PlainRows, Row, Table, column, inferred, listed
 
-_FEWEST = 4  # minimum number of ranks for outlier detection
-_LEAST_LAG = 0.01  # minimum lag of a straggler, as a share of the time between the first and the last collective
-_LEAST_SHARE = 0.02  # minimum excess of an outlier over the median, as a share of the median
+_FEWEST = 4  # Outliers are detected only if there are at least this many ranks.
+_LEAST_LAG = 0.01  # A straggler lags by at least this share of the time between the first and the last collective.
+_LEAST_SHARE = 0.02  # An outlier exceeds the median by at least this share of the median.
 
 
 class RankNumbers(Row):
-    """Key figures of one rank. Without start times, busy, exposed and idle times are null and other times are sums."""
+    """Key figures of one rank. If it has no start times, busy, exposed and idle times are null and others are sums."""
 
     rank: int = column("number", "Rank number.")
     file: str = column("name", "File of the trace.")
@@ -208,7 +208,7 @@ def _shared(kind: type[_SharedWork], ranks: Mapping[int, NamedTotals]) -> list[A
     if not any(map(len, codes)):
         return []
     of_rank = np.repeat(list(ranks), [len(code) for code in codes])
-    rows, inverse = distinct_rows(np.concatenate(codes).astype(np.int64), of_rank)  # several names may share a label
+    rows, inverse = distinct_rows(np.concatenate(codes).astype(np.int64), of_rank)  # Several names may share a label.
     count, total = (
         sums(inverse, np.concatenate([getattr(totals, key) for totals in ranks.values()]), len(rows))
         for key in ("count", "total_ns")
@@ -223,7 +223,7 @@ def _shared(kind: type[_SharedWork], ranks: Mapping[int, NamedTotals]) -> list[A
 
 
 def ranks_to_show(summary: JobSummary, most: int) -> list[int]:
-    """Return at most `most` ranks worth showing, ascending: the lowest and the middle rank, stragglers and outliers."""
+    """Return at most `most` ranks to show, in ascending order: the lowest and middle rank, stragglers and outliers."""
     numbers = sorted(summary.ranks, key=lambda row: (row.span_ns, row.rank))
     first: Sequence[int] = [summary.ranks[0].rank, numbers[len(numbers) // 2].rank]
     outliers = sorted(summary.outliers, key=lambda row: (-row.value / (row.median or 1), row.rank))
@@ -291,7 +291,7 @@ def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
 def job_collectives(
     ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
 ) -> tuple[Table[JobCollective], Table[RankLateness]]:
-    """Return collectives sorted by time, and the lateness of ranks, most harmful first; both empty without start times.
+    """Return collectives sorted by time, and the lateness of ranks, most harmful first; both empty if no times exist.
 
     Args:
         offsets: ns by which the clock of each rank is ahead; None derives them from the collectives (`jobs.clocks`).

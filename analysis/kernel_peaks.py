@@ -70,7 +70,7 @@ class KernelRow(WithMean, Row):
 
     @derived("bytes/s", certainty=INFERRED)
     def most_bytes_per_second(self) -> float | None:
-        """Upper bound for bytes_per_second."""
+        """Upper bound of bytes_per_second."""
         return per_second(self.most_bytes, self.bytes_ns)
 
     @property
@@ -141,7 +141,7 @@ def kernel_table(
     return rows
 
 
-_Amount = tuple[int | None, int]  # a sum and the total ns of the events that have values; (None, 0) if none has
+_Amount = tuple[int | None, int]  # sum of the known values and total ns of their events; (None, 0) if none is known
 
 
 def against_peaks(
@@ -183,7 +183,7 @@ def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...
 def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int) -> list[_Amount]:
     known = values >= 0
     total: list[int] = [0] * count
-    for index, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may exceed 64 bits
+    for index, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # The sums may exceed 64 bits.
         total[index] += value
     time, events = sums(group[known], dur[known], count), np.bincount(group[known], minlength=count)
     return [(total[row], int(time[row])) if events[row] else (None, 0) for row in range(count)]
@@ -250,7 +250,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:
-    """Return the GEMM code per call (−1 without a GEMM), and the operator and dimensions per code."""
+    """Return the GEMM code of each call (−1 if it is no GEMM), and the operator and dimensions of each code."""
     calls = trace.attribution.calls
     known: dict[tuple[str, Product], int] = {}
     codes = np.full(len(call), -1, np.int64)

@@ -19,13 +19,13 @@ from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .table import Row, Table, column, derived
 
-# Maximum delay between two kernels that is attributed to the device itself. HTA documents its
+# Maximum delay between two kernels that counts as a delay of the device itself. HTA documents its
 # `consecutive_kernel_delay` of 30 as ns but compares it with µs (`_analyze_idle_time_for_stream` in
 # hta/analyzers/breakdown_analysis.py).
 KERNEL_DELAY_NS = 30_000
-QUEUE_LIMIT = 1024  # maximum number of queued launches per stream (`max_queue_length` in HTA)
-LONG_CALL_NS = 50_000  # longer launch calls are outliers (`runtime_cutoff` in HTA)
-LONG_DELAY_NS = 100_000  # longer launch delays are outliers (`launch_delay_cutoff` in HTA)
+QUEUE_LIMIT = 1024  # A stream has at most this many queued launches (`max_queue_length` in HTA).
+LONG_CALL_NS = 50_000  # Launch calls that take longer are outliers (`runtime_cutoff` in HTA).
+LONG_DELAY_NS = 100_000  # Launch delays that are longer are outliers (`launch_delay_cutoff` in HTA).
 
 
 class IdleCauses(Row):
@@ -39,7 +39,7 @@ class IdleCauses(Row):
     stream: int = column("number", "Stream number.")
     host_wait_ns: int = column("ns", "Idle time in gaps that began before the next event was launched.", "host")
     host_waits: int = column("count", "Number of gaps that host_wait_ns covers.")
-    kernel_wait_ns: int = column("ns", "Idle time in other gaps that last at most the usual delay.", "kernel")
+    kernel_wait_ns: int = column("ns", "Idle time in other gaps that are no longer than the usual delay.", "kernel")
     kernel_waits: int = column("count", "Number of gaps that kernel_wait_ns covers.")
     other_ns: int = column("ns", "Idle time in all other gaps, for example waits for other streams.")
     others: int = column("count", "Number of gaps that other_ns covers.")
@@ -105,7 +105,7 @@ class QueueUse(Row):
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:
-    """Return the causes of idle time per device and stream; empty without start times.
+    """Return the causes of idle time per device and stream; empty if no start times are recorded.
 
     Args:
         kernel_delay_ns: maximum delay of the device itself between two kernels.

@@ -18,12 +18,12 @@ from ..trace.trace import Trace
 from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, derived, inferred, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
-_ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # index of a repeated module in a qualified name, such as ".3"
+_ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # the index of a repeated module in a qualified name, such as ".3"
 _REPEATED = "Part of device_self_ns launched before the trace; module taken from a later repetition."
 
 
 class ModuleRow(WithMean, Row):
-    """All calls of modules of the same class, or of annotations with the same name, at one place of the module tree.
+    """All calls of modules of one class (or annotations of one name) that are at the same place in the module tree.
 
     GPU events launched by any thread while an annotation is open belong to the annotation, because autograd threads
     launch while `loss.backward()` waits. Backward work belongs to the modules of its forward operator.
@@ -84,7 +84,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     np.subtract.at(self_ns, place[regions[inside[inside >= 0]]], host[inside >= 0])
     count = np.bincount(place[regions], minlength=len(paths))
     instances = np.bincount(of_path[distinct(path[regions])], minlength=len(paths))
-    by_stacks = np.flatnonzero(instances == 0)[1:]  # skip the empty path
+    by_stacks = np.flatnonzero(instances == 0)[1:]  # This skips the first path, which is empty.
     if len(by_stacks):
         ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))
         own_host = sums(place[ops], (calls.end - calls.ts)[ops], len(paths))
@@ -95,12 +95,12 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
         instances[row], count[row] = len(names), np.count_nonzero(annotated_at == row)
     from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
     region = nearest(owner.call, calls.parent, is_region)
-    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # no annotation was open before the trace
+    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # No annotation was open before the trace.
     within = np.flatnonzero(from_call & ~(by_annotation & (owner.repetition > 0)))
     within_place, dur = place[owner.call[within]], trace.gpu.dur[within]
     own, again = (sums(within_place, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
     own += sums(annotated_at, trace.gpu.dur[annotated], len(paths))
-    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # no captured calls
+    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # excludes captured calls
     placed = np.append(place, 0)[owner.call] > 0
     loose = np.flatnonzero(trace.launch_known & ~placed & ~mask_at(len(trace.gpu), annotated))
     around = _open_at(trace, annotations, trace.launched_ns[loose])
@@ -131,7 +131,7 @@ def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColum
     """Return the most recently opened annotation at each time, on any thread; −1 for none."""
     calls, points = trace.calls, np.arange(len(times)) + len(annotations)
     ts, end = np.append(calls.ts[annotations], times), np.append(calls.end[annotations], times)
-    order = np.lexsort((np.arange(len(ts)), -end, ts))  # on equal starts, the longer annotation encloses the shorter
+    order = np.lexsort((np.arange(len(ts)), -end, ts))  # if starts are equal, the longer annotation is outside
     around = np.full(len(ts), -1, np.int64)
     inside = nesting(np.zeros(len(ts), np.int64), ts[order], end[order])
     around[order] = np.where(inside >= 0, order[inside], -1)

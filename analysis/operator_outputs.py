@@ -12,9 +12,9 @@ from ..trace.dtypes import itemsize, scalar_type
 from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 
 Shape = tuple[int, ...]
-Returned = Sequence[Shape | Tensor]  # shapes of tensors that have the dtype of the call, or tensors
+Returned = Sequence[Shape | Tensor]  # shapes (of tensors in the call's dtype) or tensors
 
-# Operators that return the broadcast shape and the dtype of their (floating-point) inputs.
+# These operators return the broadcast shape and the dtype of their (floating-point) inputs.
 POINTWISE = (
     "abs add addcdiv addcmul bitwise_and bitwise_not bitwise_or ceil clamp clamp_max clamp_min clone contiguous cos"
     " div dropout elu elu_backward erf exp expm1 floor fmod gelu gelu_backward hardsigmoid hardswish hardtanh"
@@ -23,22 +23,22 @@ POINTWISE = (
     " sigmoid_backward sign silu silu_backward sin softplus softplus_backward sqrt square sub tanh tanh_backward"
     " threshold threshold_backward tril triu where"
 )
-# Operators with a first output of the shape of the first input. Further outputs are small and omitted.
+# The first output of these operators has the shape of the first input. Their other outputs are small and omitted.
 NORMALIZATIONS = (
     "_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm"
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
-# Operators that pad or interpolate. Their output is known only if it is recorded.
+# These operators pad or interpolate. Their output is known only if it is recorded.
 RESIZED = (
     "replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d upsample_nearest1d"
     " upsample_nearest2d upsample_nearest3d upsample_bilinear2d"
 )
-# Operators that write their first tensor without reading it.
+# These operators write their first tensor without reading it.
 WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"
-# Operators that return a bool tensor with the broadcast shape of their inputs.
+# These operators return a bool tensor with the broadcast shape of their inputs.
 COMPARISONS = "eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not"
-# Maps the position of the last input tensor to operators. Later tensors are `out` arguments.
+# Maps the position of the last input tensor to operators. The tensors after it are `out` arguments.
 _LAST_INPUT = {
     -1: "arange range linspace logspace full ones zeros empty eye rand randn randperm randint",
     0: (
@@ -139,10 +139,10 @@ class Reduction:
     """
 
     dim: int = 1  # position of the argument that lists the dimensions (a number, a list, or None for all)
-    whole: int = 1  # maximum number of arguments of the overload that reduces all dimensions
-    dtype: str = ""  # "" keeps the dtype of the input; "sum" turns integers into int64
-    indices: bool = False  # the overload with dimensions also returns int64 indices
-    given: int = 0  # position of the `dtype` argument after `keepdim` (absolute without dimensions); 0 if there is none
+    whole: int = 1  # the overload that reduces all dimensions has at most this many arguments
+    dtype: str = ""  # "" means the dtype of the input; "sum" turns integers into int64
+    indices: bool = False  # True if the overload that takes dimensions also returns int64 indices
+    given: int = 0  # position of the `dtype` argument after `keepdim` (absolute if no dimensions are given); 0 if none
 
     def outputs(self, signature: Signature) -> Returned | None:
         inputs = signature.inputs
@@ -238,7 +238,7 @@ SEVERAL_GRADIENTS = {
 }
 
 
-# Bytes of operators that access only the elements selected by indices
+# The functions below count the bytes of operators that access only the elements selected by indices.
 
 
 def _selected(signature: Signature) -> int | None:
@@ -290,14 +290,14 @@ _LOSSES = "nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward n
 # Maps space-separated operator names to functions that return the bytes of a call.
 MOVED_BY_INDEX: dict[str, Callable[[Signature], int | None]] = {
     "index_select": _selected,
-    "gather": lambda signature: _read(signature, signature.shape(2)),  # one element per index
+    "gather": lambda signature: _read(signature, signature.shape(2)),  # Each index selects one element.
     "take": lambda signature: _read(signature, signature.shape(1)),
-    "index": lambda signature: _read(signature, None),  # the size of the result is unknown unless it is recorded
+    "index": lambda signature: _read(signature, None),  # The size of the result is known only if it is recorded.
     "embedding": _looked_up,
     "index_put _index_put_impl": partial(_put, 2),
     "index_add index_copy": partial(_put, 3),
     "scatter scatter_add scatter_reduce": _scattered,
     _LOSSES: _of_targets,
-    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # rows depend on the indices
+    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # the indices select the rows
     "embedding_bag _embedding_bag _embedding_bag_forward_only": lambda signature: None,
 }

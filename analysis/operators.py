@@ -1,4 +1,4 @@
-"""Operators by name: number of calls, and CPU and GPU times with and without callees."""
+"""Operators by name: the number of calls, and the CPU and GPU times including and excluding callees."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
 
 
 def _names(analysis: Analysis, names: StringTable) -> IntColumn:
-    """Return the name code per call, without running numbers of annotations."""
+    """Return the name code of each call. Annotations lose their running numbers."""
     trace = analysis.trace
     plain = names.codes(list(trace.names)).astype(np.int64)
     families = names.codes(list(map(family_of, trace.names))).astype(np.int64)

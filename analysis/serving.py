@@ -45,7 +45,7 @@ def moved_by_norm(signature: Signature) -> int | None:
 def moved_by_norm_with_add(signature: Signature) -> int | None:
     """Return the bytes of `fused_add_rms_norm(input, residual, weight, …)`. It writes to both input and residual.
 
-    With one result tensor before these arguments, only the residual is written; with two, neither is written.
+    If one result tensor precedes these arguments, only the residual is written; if two do, neither is written.
     """
     tensors = signature.tensors
     rows = [one for one in tensors if one.shape == tensors[0].shape]  # includes quantized results of the same shape
@@ -125,7 +125,7 @@ def moved_by_quantisation(signature: Signature) -> int | None:
 
 
 def moved_by_quantising_norm(signature: Signature) -> int | None:
-    """Return the bytes of a normalization with a quantized result, with or without a residual added in place."""
+    """Return the bytes of a normalization that returns a quantized result and may add a residual in place."""
     tensors = signature.tensors
     rows = [one for one in tensors if one.shape == tensors[0].shape and (itemsize(one.dtype) or 0) > 1]
     narrow = [one for one in tensors if one.shape == tensors[0].shape and itemsize(one.dtype) == 1]

@@ -143,7 +143,7 @@ def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
 
 
 def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
-    """Return one row per phase in the order of `PHASES`; with several steps, also a row for all phases."""
+    """Return one row per phase in the order of `PHASES` and, if there are several steps, a row for all phases."""
     rows = Table(ServingPhase)
     for phase in PHASES:
         if own := [step for step in steps if step.phase == phase]:

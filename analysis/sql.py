@@ -96,7 +96,7 @@ class QueryResult:
 
 
 class SqlTables:
-    """The tables `SQL_TABLES` of some ranks, each with a column `rank`. A table is created when a query names it.
+    """The tables `SQL_TABLES` of some ranks, each with a column `rank`. A table is created when a query first names it.
 
     Args:
         traces: traces by rank.
@@ -238,7 +238,7 @@ class SqlTables:
 
 
 def _with_texts(relation: Any, texts: Collection[int], names: Sequence[str]) -> Any:
-    """Return a relation with some columns, given by position, converted to text."""
+    """Return a relation in which some columns (given by position) are converted to text."""
     if not texts:
         return relation
     columns = ", ".join(f"c{index}::varchar" if index in texts else f"c{index}" for index in range(len(names)))

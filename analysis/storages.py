@@ -21,7 +21,7 @@ _ROUNDED = 512  # block size of allocators, except on CPU (kMinBlockSize in c10/
 
 @dataclass(frozen=True)
 class Storages:
-    """Storages. Each lifetime is a separate entry, because ids are reused after a storage is freed."""
+    """Storages of tensors. Each lifetime is a separate entry, because ids are reused after a storage is freed."""
 
     device: list[str]  # formatted like `str(torch.device)`
     bytes: IntColumn  # rounded up to blocks of the device's allocator

@@ -109,7 +109,7 @@ class Analysis(Suggests):
         return text
 
     def plot(self) -> Any:
-        """Plot the time use per device and return the matplotlib axes. Raises UsageError without matplotlib."""
+        """Plot the time use per device and return the matplotlib axes. Raises UsageError if matplotlib is missing."""
         return outer("report.plots").device_use_axes({f"device {use.device}": use for use in self.device_use})
 
     @cached_property
@@ -151,7 +151,7 @@ class Analysis(Suggests):
 
     @property
     def flops_coverage(self) -> float | None:
-        """Share of GPU time spent in operators with known FLOPs; None without GPU time."""
+        """Share of GPU time spent in operators with known FLOPs; None if there is no GPU time."""
         return self.work.coverage(self.trace.gpu.dur)
 
     @property

@@ -277,7 +277,7 @@ SELF_COLUMNS = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_
 
 
 def repeated(row: Any) -> str:
-    """Return a mark if repetition attributes some of the row's GPU time; "" for other rows."""
+    """Return a mark if some of the row's GPU time is attributed through repetitions; "" for other rows."""
     return f" ({share(row.repeated_ns / row.device_self_ns)} by repetition)" if row.repeated_ns else ""
 
 

@@ -12,7 +12,7 @@ from .table import Row, Table, TextColumn, column, derived
 
 
 class TopRow(Row):
-    """All work with the same name, over all traces."""
+    """All work that has the same name, summed over all traces."""
 
     name: str = column("name", "Full name.")
     label: str = column("name", "Short name.")

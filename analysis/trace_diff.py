@@ -137,7 +137,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
 
 
 def _by_phase(trace: Trace, part: _ComparedPart, on_gpu: bool) -> dict[str, Side]:
-    """Return the GPU time per phase, or the CPU time of its operators without their callees."""
+    """Return the GPU time per phase or, if not `on_gpu`, the CPU time of the phase's operators excluding callees."""
     if on_gpu:
         phase, ns = np.asarray(trace.origin.gpu_phase)[part.events], np.asarray(trace.gpu.dur)[part.events]
     else:
@@ -159,7 +159,7 @@ def _latency(analysis: Analysis, per_iteration: bool) -> float:
 
 
 def regressions(difference: Difference, limit: float) -> list[str]:
-    """Return sentences about GPU time or latency in B that exceeds A by more than a limit (0.05 is 5%)."""
+    """Return sentences about GPU time or latency that is higher in B than in A by more than a limit (0.05 is 5%)."""
     span = "time of an iteration" if difference.per_iteration else "time of the whole trace"
     device = "device time", difference.total_a, difference.total_b
     pairs = (device, (span, difference.latency_a, difference.latency_b))
@@ -203,7 +203,7 @@ class _ComparedPart:
 
 
 def in_iterations(trace: Trace, events: IntColumn) -> Trace:
-    """Return the trace with only some GPU events, given by position."""
+    """Return a trace that keeps only some GPU events (given by position)."""
     return trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(events)))
 
 

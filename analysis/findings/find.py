@@ -57,7 +57,7 @@ class Findings(Suggests, Sequence[Finding]):
 
     @property
     def none_reason(self) -> str:
-        """Reason for an empty result; "" if there are findings."""
+        """The reason why there are no findings; "" if there are findings."""
         if self.all:
             return ""
         checks = len(self.looked_for)

@@ -112,7 +112,7 @@ class _Shapes:
 
 
 def casts(items: WorkItems) -> npt.NDArray[np.bool_]:
-    """Return a mask of the items that read and write tensors of different dtypes."""
+    """Return a mask of the items that read tensors of one dtype and write tensors of another."""
     signatures = items.trace.signatures
     found = [len({tensor.dtype for tensor in signature.tensors if tensor.dtype}) > 1 for signature in signatures]
     return np.array([*found, False], np.bool_)[items.signature_code]

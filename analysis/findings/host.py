@@ -19,19 +19,19 @@ from .finding import CONFIRMED, INFERRED, Candidate, Intervention
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
-LATE_START = 0.02  # minimum idle share of the makespan before the first GPU event
-LEAST_LATE_NS = 1_000_000  # any recording takes up to 1 ms until the first launch
-# Minimum idle share of the makespan after the last GPU event. Metrics and the profiler always take some time.
+LATE_START = 0.02  # minimum share of the makespan that the device is idle before its first GPU event
+LEAST_LATE_NS = 1_000_000  # Every recording takes up to 1 ms until the first launch.
+# Minimum share of the makespan that the device is idle at its end. Metrics and the profiler always take some time.
 LATE_FINISH = 0.05
 # Minimum share of the makespan that the device waits for launches. Short waits at the start of a step are normal.
 HOST_WAIT = 0.1
-FEWEST_LAUNCHES = 10  # fewer launches do not justify a CUDA graph
-SLOW_LAUNCH_NS = 100_000  # a usual launch takes 5 to 20 µs
+FEWEST_LAUNCHES = 10  # A CUDA graph is not worthwhile for fewer launches.
+SLOW_LAUNCH_NS = 100_000  # A typical launch takes 5 to 20 µs.
 SYNC_WAIT = 0.02  # minimum share of the makespan that one source line waits for the device
 # Minimum gain from removing a wait that occurs once per step. Programs may need it to detect the end of a step.
 ONCE_GAIN = 0.1
-MOST_LINES = 3  # maximum number of reported lines, longest wait first
-PAGEABLE = 0.02  # minimum share of the makespan that copies from pageable memory take
+MOST_LINES = 3  # The finding reports at most this many lines, longest wait first.
+PAGEABLE = 0.02  # minimum share of the makespan that copies from pageable memory take in total
 # A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, because the driver copies pageable memory twice (CUDA
 # C++ Best Practices Guide, "Pinned Memory"; 8 and 20 GB/s on PCIe 4).
 _PINNED_SHARE = 0.4
@@ -116,7 +116,7 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
         has ended or when the event's operator is launched, whichever is later.
     """
     gpu, runtime = trace.gpu, trace.runtime
-    # A long launch call loads a module first, so it submits the work near its end.
+    # A long launch call first loads a module, so it submits the work near its end.
     launched = np.append(np.maximum(runtime.ts, runtime.end - SLOW_LAUNCH_NS), -1)[gpu.runtime]
     events, gaps = [], []
     for _, at in grouped(gpu.device):
@@ -148,7 +148,7 @@ class LongestGap(OfWorstRank):
         waits = waiting_calls(trace)
         blocked = np.minimum(trace.runtime.end[waits], begin + gap) - np.maximum(trace.runtime.ts[waits], begin)
         changes: tuple[Intervention, ...] = (of.change(_window(trace, begin, gap)),)
-        if 2 * blocked.max(initial=0) > gap:  # a replay cannot shorten a wait for unrecorded work
+        if 2 * blocked.max(initial=0) > gap:  # A replay cannot shorten a wait for work that is not recorded.
             name = trace.names[int(trace.runtime.name[waits[np.argmax(blocked)]])]
             why, advice, changes = f"{name} blocks the host", _BLOCKED_ADVICE, ()
         idle = max(idle_causes(trace), key=lambda idle: idle.host_wait_ns)
@@ -216,7 +216,7 @@ class LaunchBound(OfWorstRank):
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, makespan = of.trace, of.case.makespan_ns
         events, gaps = host_gaps(trace)
-        if len(gaps) and 2 * gaps.max() > gaps.sum():  # `LongestGap` reports this gap
+        if len(gaps) and 2 * gaps.max() > gaps.sum():  # `LongestGap` already reports this gap.
             kept = np.arange(len(gaps)) != np.argmax(gaps)
             events, gaps = events[kept], gaps[kept]
         waited = int(gaps.sum())
@@ -269,12 +269,12 @@ class SynchronizingCalls(OfWorstRank):
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
         calls = waiting_calls(trace)
-        calls = without(calls, waits_of_copies(trace, copies_to_device(trace)))  # reported by `PageableCopies`
+        calls = without(calls, waits_of_copies(trace, copies_to_device(trace)))  # `PageableCopies` reports these waits.
         runtime = trace.runtime
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.append(trace.hierarchy.top, -1)[op]  # a trace of only the device has no calls
+        top = np.append(trace.hierarchy.top, -1)[op]  # If a trace contains only the device, it has no calls.
         name = np.where(top >= 0, np.append(trace.calls.name, -1)[top], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)

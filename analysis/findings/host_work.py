@@ -19,14 +19,14 @@ from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
-# Minimum share of the makespan that the step thread waits for data. Loaders with worker processes cause 1 or 2%.
+# Minimum share of the makespan that the step thread waits for data. Loaders that use worker processes cause 1 or 2%.
 DATA_LOADING = 0.05
-# Minimum number of reads per line and step; shorter loops are not worth rewriting.
+# Minimum number of reads per line and step. Rewriting shorter loops is not worthwhile.
 FEWEST_REPEATED = 8
-# Minimum share of the makespan spent in a loop over values.
+# Minimum share of the makespan that a loop over values takes.
 LOOP = 0.03
 MOST_LOOPS = 3
-# Minimum share of the step time outside operators: Python, dispatch and unrecorded work.
+# Minimum share of the step time that is spent outside operators: in Python, dispatch and unrecorded work.
 PYTHON = 0.4
 UNRECORDED = 0.03
 # Maximum number of pauses to replay, longest first; each pause needs its own what-if.
@@ -54,7 +54,7 @@ class DataLoading(OfWorstRank):
         loading = trace.origin.phase == DATA
         roots = np.flatnonzero(loading & ~np.append(loading, False)[calls.parent])
         working = distinct(calls.thread[(calls.kind == OP) & ~loading])
-        roots = roots[np.isin(calls.thread[roots], working)]  # exclude threads that do nothing but load data
+        roots = roots[np.isin(calls.thread[roots], working)]  # Threads that do nothing but load data are excluded.
         taken = union(calls.ts[roots], calls.end[roots]).length
         makespan = of.case.makespan_ns
         if not len(roots) or taken < DATA_LOADING * makespan:
@@ -86,7 +86,7 @@ class HostLoop(OfWorstRank):
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls, origin = of.trace, of.trace.calls, of.trace.origin
         if len(trace.gpu) or not len(calls):
-            return  # `SynchronizingCalls` reports reads from a device
+            return  # `SynchronizingCalls` reports reads from a device.
         reads = matching(calls.name, trace.names, _READS.fullmatch)
         reads &= (trace.hierarchy.top == np.arange(len(calls))) & np.isin(origin.phase, (UNKNOWN, FORWARD))
         chosen = np.flatnonzero(reads)
@@ -151,7 +151,7 @@ class PythonOverhead(OfWorstRank):
         trace, calls = of.trace, of.trace.calls
         within = union(trace.steps.start, trace.steps.end)
         if len(trace.gpu) or not within.length:
-            return  # with a GPU, such time matters only if the GPU waits, as reported by `LaunchBound`
+            return  # If the trace has a GPU, this time matters only while the GPU waits, which `LaunchBound` reports.
         ops = np.flatnonzero((trace.hierarchy.top == np.arange(len(calls))) | (trace.origin.phase == DATA))
         busy = intersection(union(calls.ts[ops], calls.end[ops]), within).length
         outside = within.length - busy
@@ -180,16 +180,16 @@ class UnrecordedTime(OfWorstRank):
         trace, graph = of.trace, of.case.graphs[of.number]
         edges, at = graph.edges, pauses(graph)
         names, nodes = np.append(trace.nodes.name, -1), trace.nodes
-        at = at[~matching(names[edges.owner[at]], [*trace.names, ""], _LOADING.search)]  # `DataLoading` reports these
+        at = at[~matching(names[edges.owner[at]], [*trace.names, ""], _LOADING.search)]  # others: `DataLoading`
         row = graph.row[edges.target[at]]
         step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
         at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
-        ends = edges.target[at] == graph.end[row]  # the pause ends when an annotation ends, not when a call does
+        ends = edges.target[at] == graph.end[row]  # The pause ends when an annotation ends, not when a call ends.
         for (name, _), mine in grouped(np.where(ends, -1, nodes.name[row]), nodes.thread[row]):
             by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
             taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))
             even = 2 * steps > len(trace.steps) > 1 and 2 * by_step[by_step > 0].min() > by_step.max()
-            if even and taken >= UNRECORDED * of.case.untraced_ns:  # uneven pauses may be caused by other programs
+            if even and taken >= UNRECORDED * of.case.untraced_ns:  # other programs may cause uneven pauses
                 before = "the end of the step" if name < 0 else shortened(trace.names[name], 60)
                 yield self._candidate(of, at[mine], before, taken, steps)
 

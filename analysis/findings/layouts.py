@@ -27,7 +27,7 @@ from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# cuDNN and MIOpen kernels that convert tensors to and from the layout of a convolution.
+# These cuDNN and MIOpen kernels convert tensors to and from the layout of a convolution.
 _LAYOUT_KERNEL = re.compile(
     r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_|transpose_NCHW|transpose_NHWC", re.IGNORECASE
 )
@@ -37,14 +37,14 @@ _LEAST_LAYOUT = 0.02
 _LEAST_COPIES = 0.03
 # Minimum size of a copy. Smaller copies spend most of their time on call overhead.
 _LEAST_COPY_BYTES = 1 << 16
-# Minimum duration of a copy without a recorded size.
+# Minimum duration of a copy whose size is not recorded.
 _LEAST_COPY_NS = 5_000
-# Minimum share of device time. Recomputing only cheap operators (activations, norms) takes a smaller share and saves
-# most of the memory.
+# Minimum share of device time. If only cheap operators (activations, norms) are recomputed, the share is smaller and
+# most of the memory is saved.
 _LEAST_RECOMPUTED = 0.05
 _COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
 _DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")
-# Minimum free share of device memory. With less free memory, the model needs recomputation to fit.
+# Minimum share of device memory that is free. If less is free, the model needs recomputation to fit.
 _HEADROOM = 0.3
 
 

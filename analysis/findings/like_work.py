@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from .case import Case
 
 _BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
-_LEAST_NS = 20_000  # the start and tail of shorter kernels distort their rate
-_SLOWER = 0.5  # maximum rate of a slow call relative to the best rate; caches and clocks cause smaller differences
-_LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth (if known) that the best rate must reach
-_CACHED_BYTES = 64 << 20  # if the cache size is unknown, assume that smaller transfers are cached
+_LEAST_NS = 20_000  # The start and tail of a shorter kernel distort its rate.
+_SLOWER = 0.5  # maximum rate of a slow call, as a share of the best rate; caches and clocks cause smaller differences
+_LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth (if the peak is known) that the best rate must reach
+_CACHED_BYTES = 64 << 20  # If the cache size is unknown, smaller transfers are assumed to be cached.
 
 
-_BEST = 80  # percentile of the rates that is used as the best rate; caches may speed up individual events
+_BEST = 80  # This percentile of the rates counts as the best rate, because caches may speed up individual events.
 # Maximum number of shapes to replay, longest first. Each shape costs a pass over the replay edges.
 _REPLAYED = 16
-_LEAST_SLOW = 3  # minimum number of slow events per shape; individual events may be slow by chance
+_LEAST_SLOW = 3  # Minimum number of slow events per shape, because a single event may be slow by chance.
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
 )
-# Minimum share of the makespan that these calls take on the host, excluding device waits that follow.
+# Minimum share of the makespan that these calls take on the host, without the device waits that follow.
 _LEAST_HOST = 0.005
-_NEARLY_FULL = 0.9  # minimum reserved share; above it, allocators free and retry, and fragmentation matters
-# Minimum unallocated share of the reserved memory at the peak. Rounding to 2 and 20 MB explains up to a tenth.
+_NEARLY_FULL = 0.9  # if more of the memory is reserved, allocators free and retry, and fragmentation matters
+# Minimum share of the reserved memory that is unallocated at the peak. Rounding to 2 and 20 MB explains up to a tenth.
 _FRAGMENTED = 0.2
 # Minimum share of the peak that is allocated during the trace. Serving engines instead reserve their cache at startup.
 _LEAST_OWN = 0.1

@@ -1,4 +1,4 @@
-"""Place of rows from many similar modules: their common class path, unless one module dominates."""
+"""Place of work in many similar modules: their common class path, unless one module dominates."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ...trace.trace import Trace
 from .finding import Where
 
 _MOST_ROWS = 20
-_MOSTLY = 0.5  # minimum share of the time that a reported place must have; a place with a smaller share would mislead
+_MOSTLY = 0.5  # A reported place must have at least this share of the time; otherwise, it would mislead.
 _T = TypeVar("_T")
 
 
@@ -103,7 +103,7 @@ def _mostly(codes: npt.NDArray[np.integer], ns: IntColumn, value_of: Callable[[i
     found, first, which = np.unique(codes, return_index=True, return_inverse=True)
     time = sums(which.reshape(-1), np.maximum(ns, 1), len(found))
     total = Counter[str | None]()
-    for at in np.argsort(first).tolist():  # on a tie, the first value wins
+    for at in np.argsort(first).tolist():  # If several values tie, the first value wins.
         total[value_of(int(found[at]))] += int(time[at])
     if not total:
         return None

@@ -18,8 +18,8 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-_LEAST_SHARE = 0.05  # minimum share of the operator time; intentional float64 sums and losses take less
-# float32 time divided by float64 time: most, usual, least. Half the width halves the bytes and doubles vector lanes.
+_LEAST_SHARE = 0.05  # minimum share of the operator time; float64 sums and losses that are intended take less
+# float32 time divided by float64 time: most, usual, least. Half the bytes move, and vectors hold twice the elements.
 _FACTORS = (0.65, 0.5, 0.4)
 
 
@@ -100,8 +100,8 @@ def _peak_ratio(case: Case, rank: int) -> float | None:
 
 # bfloat16 time divided by float32 or TF32 time, for GEMMs and for other work: most, usual, least.
 _MIXED_PRODUCTS, _MIXED_OTHERS = (0.8, 0.5, 0.3), (0.9, 0.65, 0.5)
-_WORTH = 2.0  # minimum ratio of the bfloat16 peak to the float32 peak
-# Minimum busy share of the makespan, and minimum share of float32 GEMMs in the busy time.
+_WORTH = 2.0  # minimum ratio of the bfloat16 peak to the float32 peak of the device
+# Minimum share of the makespan that the device is busy, and minimum share of float32 GEMMs in the busy time.
 _BUSY, _IN_FLOAT32 = 0.8, 0.3
 
 
@@ -111,7 +111,7 @@ class MixedPrecision:
     id = "mixed-precision"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        if len(case.traces) == 1:  # jobs are skipped: a single rank's trace also shows it
+        if len(case.traces) == 1:  # Jobs are skipped, because the trace of a single rank also shows the problem.
             yield from self._of_rank(RankOfCase(case, 0))
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:

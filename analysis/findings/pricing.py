@@ -1,4 +1,4 @@
-"""Estimate the gain per candidate by replaying the trace with and without its change."""
+"""Estimate the gain of each candidate: replay the trace with and without its change."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ...trace.errors import UsageError
 from .case import Case
 from .finding import Candidate, Finding, Gain
 
-MOST_REPLAYS = 18  # maximum number of candidates to replay, most time at stake first
-_BEYOND = 1.1  # maximum upper end of a gain interval, relative to the time at stake
-TOGETHER = 3  # number of top findings that are also replayed in combination
+MOST_REPLAYS = 18  # At most this many candidates are replayed, most time at stake first.
+_BEYOND = 1.1  # maximum ratio of the upper end of a gain interval to the time at stake
+TOGETHER = 3  # This many top findings are also replayed together.
 
 
 def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Finding]]:
@@ -34,7 +34,7 @@ def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate,
 
 
 def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | None:
-    """Return the joint gain of the first `TOGETHER` findings with gains; None if fewer than two have gains."""
+    """Return the joint gain of the first `TOGETHER` findings that have gains; None if fewer than two have gains."""
     gaining = [candidate for candidate, finding in found if finding.gain is not None][:TOGETHER]
     return gain_of(case, gaining) if len(gaining) > 1 else None
 
@@ -56,7 +56,7 @@ def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
     stake = sum(each.cost_ns if each.cost_ns is not None else case.makespan_ns for each in candidates)
     limit = min(stake, case.untraced_ns)
     ns, low_ns, high_ns = (round(min(max(share * case.untraced_ns, 0), limit)) for share in (shares[0], low, high))
-    if high * case.untraced_ns > limit:  # the time at stake excludes the overhead that a fix also removes
+    if high * case.untraced_ns > limit:  # The time at stake excludes the profiler overhead that a fix also removes.
         high_ns = round(min(high * case.untraced_ns, _BEYOND * limit, case.untraced_ns))
     return Gain(ns, low_ns, high_ns, error, unexplained, max(case.makespan_ns - changed.makespan_ns, 0))
 

@@ -25,8 +25,8 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# A GEMM is slow if it reaches less than this share of its bound. Libraries reach 60 to 80% for large aligned sizes.
-# Power limits, clocks or the last, partly filled wave of tiles may explain rates in between.
+# A GEMM is slow if it reaches less than this share of its bound. For large aligned sizes, libraries reach 60 to 80%.
+# Power limits, clocks or a partly filled last wave of tiles may explain rates in between.
 _SLOW = 0.4
 # Share of the bound that GEMMs of suitable sizes reach: low, usual, high.
 _REACHED = (0.35, 0.55, 0.8)
@@ -43,26 +43,26 @@ _SMALL = 16
 # Alignment of rows in bytes. Kernels load 16 bytes at a time from aligned rows; cuBLAS runs slower kernels on unaligned
 # rows (NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores).
 _ALIGNED_BYTES = 16
-# Minimum share of the operator time that makes changing the sizes worthwhile.
+# Changing the sizes is worthwhile only if the GEMMs take at least this share of the operator time.
 _LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class ProductGroup:
-    # Positions in `WorkItems`.
+    # Positions of the GEMMs in `WorkItems`.
     items: tuple[int, ...]
     op: str
-    # Size per GEMM; None if shapes are not recorded.
+    # Dimensions of each GEMM; None if shapes are not recorded.
     extents: Product | None
-    # "tf32" if the kernel name contains it.
+    # The dtype is "tf32" if the kernel name contains it.
     dtype: str
-    # Total time, ns.
+    # Total time of the GEMMs, ns.
     ns: int
-    # Total minimum time at the device peaks, ns; −1 if unknown.
+    # Total minimum time of the GEMMs at the device peaks, ns; −1 if unknown.
     bound_ns: int
-    # Share of the peak FLOP/s; None if unknown.
+    # Share of the peak FLOP/s that the GEMMs reach; None if unknown.
     flops_share: float | None
-    # True if no peak is known. Then the fastest GEMM of the trace is assumed to reach `_REACHED` of its bound.
+    # True if no peak is known. Then the fastest GEMM in the trace is assumed to reach `_REACHED` of its bound.
     compared: bool = False
 
     @property
@@ -220,7 +220,7 @@ class ProductDimensions(OfWorstRank):
         yield of.candidate(candidate, tuple(changes), low, high)
 
 
-# Kernels built for an older architecture
+# The code below finds kernels that were built for an older architecture.
 
 _MADE_FOR = (
     (re.compile(r"ISA(\d\d)[0-9a-f]_"), 1), (re.compile(r"(?:^|[^a-z0-9])sm(\d{2,3})_"), 1),
@@ -309,7 +309,7 @@ class OldKernels(OfWorstRank):
         yield of.candidate(candidate, tuple(changes), low, high)
 
 
-# GEMMs in float32 without TF32
+# The code below finds float32 GEMMs that do not use TF32.
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
 # TF32 time divided by float32 time: most, usual, least. The peaks differ by a factor of 8 (A100) and 7.4 (H100); NVIDIA

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...trace.trace import Trace
     from .work_items import WorkItems
 
-_MOST_NAMES = 12  # maximum number of names per command, longest time first; users do not read longer lists
+_MOST_NAMES = 12  # A command lists at most this many names, longest time first, because users do not read longer lists.
 
 
 def quoted(text: str) -> str:
@@ -41,7 +41,7 @@ def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
     gpu, origin = trace.gpu, trace.origin
     name = np.where(gpu.call >= 0, np.append(trace.calls.name, -1)[gpu.call], -1)
     named = name[events] >= 0
-    if named.any():  # work without a launching operator cannot be selected by operator name
+    if named.any():  # If no operator launched the work, no operator name can select it.
         return _claim(items, text, events[named], "op_name", name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
     return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
 

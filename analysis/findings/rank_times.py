@@ -24,9 +24,9 @@ from .case import Case
 if TYPE_CHECKING:
     from ...jobs.matching import Matched
 
-# Operators that issue a communication, perform it or wait for it; they are not compute.
+# These operators issue, perform or await a communication. They are not compute.
 NO_WORK = re.compile(r"_?c10d(?:_functional)?::|(?:gloo|nccl|mpi|ucc):|record_param_comms")
-# The engine runs hooks inside this call. Hooks may wait, and their compute is recorded as separate operators.
+# Autograd runs hooks inside this call. Hooks may wait, and their compute is recorded as separate operators.
 _ENGINE = re.compile(r"autograd::engine::evaluate_function")
 
 
@@ -36,8 +36,8 @@ class RankTimes:
 
     trace: Trace
     rank: int
-    comms: RankCommunications  # result of `jobs.rank_communications`
-    row: IntColumn  # int64 rows of `trace`
+    comms: RankCommunications  # the result of `jobs.rank_communications`
+    row: IntColumn  # int64 rows of the communications in `trace`
     # Time that each communication waits for the last rank of its group, int64 ns; 0 if no other trace shows the wait.
     wait: IntColumn
 
@@ -63,11 +63,11 @@ class RankTimes:
         return transfer
 
     def moving(self, at: IntColumn) -> Intervals:
-        """Return the intervals in which any of some communications transfers data."""
+        """Return the intervals in which any of these communications transfers data."""
         return union(np.minimum(self.start + self.wait, self.end)[at], self.end[at])
 
     def exposed_ns(self, at: IntColumn) -> int:
-        """Return the time (ns) in which any of some communications transfers data while the rank computes nothing."""
+        """Return the time (ns) in which any of these communications transfers data while the rank computes nothing."""
         moving = self.moving(at)
         return int(uncovered(self.compute, moving.start, moving.end).sum())
 
@@ -78,9 +78,9 @@ class RankTimes:
 
     @cached_property
     def compute(self) -> Intervals:
-        """Intervals in which any kernel runs that does not communicate.
+        """Intervals in which a kernel that does not communicate runs.
 
-        If collectives run on the host, also intervals in which an operator runs that contains no communication.
+        If collectives run on the host, the result includes intervals in which an operator without communication runs.
         """
         trace, gpu = self.trace, self.trace.gpu
         kernels = trace.is_kernel & ~trace.is_comm
@@ -90,7 +90,7 @@ class RankTimes:
             works = (calls.kind == OP) & ~matching(calls.name, trace.names, _ENGINE.match)
             works &= ~np.isin(calls.source, backend_rows(trace, comm_rows(trace)))
             around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
-            while len(around):  # callers of a waiting operator are not compute, but siblings of the operator are
+            while len(around):  # An operator that contains a waiting operator is not compute.
                 works[around] = False
                 around = distinct(calls.parent[around])
                 around = around[around >= 0]
@@ -100,9 +100,9 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class TimesOfJob:
-    ranks: tuple[RankTimes, ...]  # one per trace of the case, in order
+    ranks: tuple[RankTimes, ...]  # one entry per trace of the case, in order
     joint: tuple[Matched, ...]  # collectives of all ranks that act as barriers: no rank leaves before all ranks arrive
-    offsets: dict[int, int]  # clock offset per rank in ns; positive if the clock is ahead
+    offsets: dict[int, int]  # clock offset of each rank in ns; positive if its clock is ahead
 
 
 def job_times(case: Case) -> TimesOfJob:
@@ -133,7 +133,7 @@ def _times(case: Case) -> TimesOfJob:
 
 
 def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:
-    """Return how much time per span lies outside the busy intervals, int64 ns.
+    """Return the part of each span that lies outside the busy intervals, int64 ns.
 
     Example:
         >>> uncovered(union(np.array([2, 8]), np.array([4, 9])), np.array([0, 3]), np.array([5, 10])).tolist()

@@ -19,7 +19,7 @@ from .proofs import sql
 @dataclass(frozen=True)
 class RankOfCase:
     case: Case
-    number: int  # index of the trace of this rank
+    number: int  # position of this rank's trace in the case
 
     @property
     def trace(self) -> Trace:

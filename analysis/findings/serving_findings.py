@@ -18,19 +18,19 @@ from .case import Case
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 
-WAITS = 0.1  # minimum share of the decode time that decode waits for prefill; a tenth is usual
-FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before the first kernel; a launch takes 1 or 2%
-# Minimum share of padding in the tokens of padded steps. Captured sizes grow in steps of 8, so large batches always
-# contain a few tokens of padding.
+WAITS = 0.1  # minimum share of the decode time that decode waits for prefill; a tenth is normal
+FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before its first kernel; a launch takes 1 or 2%
+# Minimum share of the tokens of padded steps that is padding. Captured sizes grow by 8, so large batches always
+# contain a few padding tokens.
 PADDED = 0.1
-# Minimum idle share between the first and the last device event of steps with graphs. Engines that prepare the next
-# step while the device works stay below it.
+# Minimum share of the time from the first to the last device event that is idle in steps with graphs. If an engine
+# prepares the next step while the device works, the idle share stays lower.
 GAPS = 0.1
-KNOWN = 0.8  # minimum share of decode device time with a known bound; below it, a roofline is meaningless
-FAR = 0.4  # maximum share of the roofline to report; paged attention and small kernels cannot reach the peak
-REACHED = 0.7  # share of the roofline that good decode with large batches reaches; the replay scales kernels to it
+KNOWN = 0.8  # minimum share of the decode device time for which a bound is known; below it, a roofline is meaningless
+FAR = 0.4  # Decode is slow up to this share of the roofline. Paged attention and small kernels cannot reach the peak.
+REACHED = 0.7  # Good decode with large batches reaches this share of the roofline; the replay scales the kernels to it.
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-_MOST_STEPS = 20  # maximum number of steps to replay, longest first; gains in other steps are omitted
+_MOST_STEPS = 20  # At most this many steps are replayed, longest first; gains in other steps are omitted.
 
 
 class PrefillBlocksDecode:
@@ -105,7 +105,7 @@ class WaitsForFirstKernel:
             first = int(trace.gpu.ts[events].min())
             at = int(np.searchsorted(busy.start, first, side="right")) - 1
             begin = max(step.start_ns, int(busy.end[at - 1]) if at else step.start_ns)
-            if busy.start[at] < first:  # the device still runs work of an earlier step
+            if busy.start[at] < first:  # The device is still busy with an earlier step.
                 continue
             if first - begin >= FIRST_KERNEL * step.time_ns:
                 late.append((step, begin, first))
@@ -218,7 +218,7 @@ class GraphGaps:
         )  # fmt: skip
 
 
-_FEWEST_GRAPHS = 2  # a gap lies between two graphs
+_FEWEST_GRAPHS = 2  # A gap is the time between two graphs.
 
 
 class DecodeFarFromPeak:

@@ -26,13 +26,13 @@ from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# Minimum number of rounds. Loops with fewer rounds are often the layers of a model.
+# Minimum number of rounds of a loop. If a loop has fewer rounds, these are often the layers of a model.
 _LEAST_ROUNDS = 8
-# Maximum number of loops for which Python time is replayed, longest first. Each loop costs a pass over the graph.
+# Python time is replayed for at most this many loops, longest first. Each loop costs a pass over the graph.
 _MOST_WINDOWS = 16
 # Maximum number of operators per round.
 _MOST_PERIOD = 4
-# Maximum duration of a small CPU operator. During recording, a call costs 5 to 40 µs.
+# Maximum duration of a small CPU operator. While the profiler records, a call costs 5 to 40 µs.
 _SMALL_NS = 100_000
 # Maximum duration of a small kernel. Starting a kernel takes 2 to 5 µs.
 _SMALL_KERNEL_NS = 10_000
@@ -47,13 +47,13 @@ _LEFT = (0.35, 0.12, 0.03)
 
 @dataclass(frozen=True)
 class OperatorLoop:
-    """A loop that repeats the same operators. One repetition is a round."""
+    """A loop that repeats the same operators. Each repetition is called a round."""
 
-    # Positions of the items in `WorkItems`, in order.
+    # Positions of the loop's items in `WorkItems`, in order.
     items: tuple[int, ...]
     # Number of operators per round.
     period: int
-    # `begin` to `end` is the time span of the host calls, ns.
+    # The host calls take place between `begin` and `end`, in ns.
     begin: int
     end: int
 
@@ -86,7 +86,7 @@ def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
             continue
         period, length = int(periods[place]), int(lengths[place])
         after = place + length - length % period
-        for first in range(place, place + period):  # a round may start at any of its operators
+        for first in range(place, place + period):  # A round may start at any of its operators.
             last = after - (period if first > place else 0) + first - place
             members = tuple(at[first:last].tolist())
             if independent.holds(members, period):
@@ -115,7 +115,7 @@ def _eligible(items: WorkItems) -> IntColumn:
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
     count = len(key)
-    ends = np.full(count, count)  # positions that differ from the position one period earlier in operator or thread
+    ends = np.full(count, count)  # positions whose operator or thread differs from the one a period earlier
     same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
     ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
     length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)
@@ -150,7 +150,7 @@ class _Independence:
             turn, used = number // period, of_storage[first:last]
             used = used[self._held.bytes[used] > _NUMBER_BYTES]
             for storage, times in Counter(used.tolist()).items():
-                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # both input and output
+                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # both read and written
                 if storage in made and made[storage] != turn:
                     return False
                 if writes:
@@ -205,7 +205,7 @@ class SmallOperators(OfWorstRank):
         inside[calls.source[_with_backward(items, loops)]] = True
         inside |= nearest(trace.nodes.parent_row, trace.nodes.parent_row, inside) >= 0
         changes = list[Intervention]()
-        for loop in sorted(loops, key=lambda loop: loop.begin - loop.end)[:_MOST_WINDOWS]:  # incl. Python time
+        for loop in sorted(loops, key=lambda loop: loop.begin - loop.end)[:_MOST_WINDOWS]:  # includes Python time
             tops, begin, end = _with_ends(items, loop)
             span = begin - trace.nodes.span.start, end - trace.nodes.span.start
             changes.append(Intervention(f"window={span[0]}ns-{span[1]}ns cpu*{left}"))
@@ -232,7 +232,7 @@ def _with_backward(items: WorkItems, loops: Sequence[OperatorLoop]) -> IntColumn
 
 
 _OPENS = frozenset(("aten::unbind", "aten::split", "aten::chunk", "aten::tensor_split", "aten::split_with_sizes"))
-# Operators that join the results of a loop's rounds.
+# These operators join the results of a loop's rounds.
 _CLOSES = frozenset(("aten::stack", "aten::cat"))
 
 

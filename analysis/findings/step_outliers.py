@@ -24,11 +24,11 @@ from .places import where_of
 from .proofs import quoted, sql
 from .rank_times import work_keys
 
-EXPLAINS = 0.5  # minimum share of a step's extra time that the causes must explain
-_FEWEST = 3  # minimum number of steps per phase for outlier detection
-_MOST_LOOKED_AT = 100  # maximum number of names that are inspected as possible causes
-_MOST_NAMED = 3  # maximum number of causes per step that are reported and replayed
-_MOST_STEPS = 3  # maximum number of reported steps, longest first
+EXPLAINS = 0.5  # The causes must explain at least this share of a step's extra time.
+_FEWEST = 3  # A phase needs at least this many steps for outlier detection.
+_MOST_LOOKED_AT = 100  # At most this many names are examined as possible causes.
+_MOST_NAMED = 3  # At most this many causes per step are reported and replayed.
+_MOST_STEPS = 3  # At most this many steps are reported, longest first.
 _NAME = 60
 Flags = npt.NDArray[np.bool_]
 

@@ -18,16 +18,16 @@ from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Interve
 from .places import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
-# Minimum share of all waiting that a straggler causes. Ranks that are late by chance cause about equal shares; with two
-# ranks, half each.
+# A straggler causes at least this share of all waiting. Ranks that are late by chance cause about equal shares: half
+# each if there are two ranks.
 OF_ALL_WAITING = 0.6
-FEWEST = 3  # minimum number of collectives that the straggler joins last; a smaller number may be chance
-EXPLAINS = 0.5  # minimum share of the lateness that the rank's extra work must explain
-LATE_FROM = 0.5  # the lateness starts at the first wait for the rank that reaches this share of the median wait
-# Minimum share of calls and GPU events, compared by name, that must differ to report `UnlikeWork`.
+FEWEST = 3  # A straggler must join at least this many collectives last; fewer may be chance.
+EXPLAINS = 0.5  # The rank's extra work must explain at least this share of the lateness.
+LATE_FROM = 0.5  # The lateness starts with the first wait for the rank that reaches this share of the median wait.
+# `UnlikeWork` is reported if at least this share of calls and GPU events, compared by name, differs.
 UNLIKE = 0.1
-UNEXPLAINED = 0.05  # minimum wait, as a share of the makespan, to report a straggler without a known cause
-_MOST_NAMED = 3  # maximum number of causes that are each replayed separately
+UNEXPLAINED = 0.05  # Other ranks must wait at least this share of the makespan for a straggler whose cause is unknown.
+_MOST_NAMED = 3  # At most this many causes are replayed, each separately.
 _NAME = 60
 
 
@@ -85,7 +85,7 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
     times = job_times(case)
     if not times.joint:
         return
-    from ...jobs.lateness import caused_waits  # imports slowly and is needed only for several ranks
+    from ...jobs.lateness import caused_waits  # This import is slow, and only several ranks need it.
 
     causes = [caused_waits(rank.rank, times.joint, times.offsets) for rank in times.ranks]
     total = sum(float(cause.wait.sum()) for cause in causes)
@@ -146,7 +146,7 @@ def _compared_time(times: TimesOfJob, late: _Late) -> list[tuple[int, int]]:
             i, base = group.ranks.index(rank.rank), rank.trace.base_time_ns
             found.append((int(group.end[at, i]) - base, int(group.start[-1, i]) - base))
         else:
-            found.append((0, 0))  # the rank does not belong to the group
+            found.append((0, 0))  # The rank does not belong to the group.
     return found
 
 

@@ -46,7 +46,7 @@ _NAME = 60
 class TraceChanges(Difference):
     """Comparison of two traces, with findings about slowdowns."""
 
-    # Differences of devices, software and settings, then slowdowns, largest first. These findings have no gains.
+    # First come different devices, software and settings, then slowdowns, largest first. These findings have no gains.
     findings: Findings = field(default_factory=lambda: Findings((), None, LOOKED_FOR, None, 0))
 
     __repr__ = as_text

@@ -29,7 +29,7 @@ from ..operator_outputs import COMPARISONS, POINTWISE, REDUCTIONS, plain_name
 if TYPE_CHECKING:
     from .case import Case
 
-# Values of `WorkItems.kind`. FUSED_WORK was already fused by a compiler or library.
+# Values of `WorkItems.kind`. A compiler or library had already fused FUSED_WORK.
 (
     OTHER_WORK, POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK, SOFTMAX_BACKWARD_WORK, PRODUCT_WORK,
     FUSED_WORK, FUSED_ATTENTION_WORK,
@@ -47,7 +47,7 @@ _REDUCTION_NAMES = frozenset(f"{' '.join(REDUCTIONS)} var std var_mean std_mean 
 _POINTWISE_NAMES = frozenset(f"{POINTWISE} {COMPARISONS}".split()) - _COPIES
 _PRODUCT_NAMES = frozenset("mm bmm matmul addmm baddbmm linear addbmm mv addmv _scaled_mm _scaled_mm_v2".split())
 _ATTENTION_NAMES = frozenset(" ".join(ATTENTION).split())
-# Operators that only return views.
+# These operators only return views.
 _VIEWS_TEXT = (
     "view empty empty_like empty_strided as_strided transpose t permute expand reshape _reshape_alias slice select "
     "unsqueeze squeeze detach detach_ alias split split_with_sizes chunk unbind narrow view_as expand_as resize_ set_ "
@@ -57,7 +57,7 @@ _VIEWS_TEXT = (
 )
 _VIEWS = frozenset(_VIEWS_TEXT.split())
 _LONGEST_NAME = 80
-# Operators that form one item together with all their callees, such as `addmm` with the copy of the bias.
+# Each of these operators forms one item with all its callees, such as `addmm` with the copy of the bias.
 _WHOLE_TEXT = (
     "mm bmm addmm baddbmm addbmm mv addmv dot _softmax _log_softmax native_layer_norm native_batch_norm native_dropout"
     " mkldnn_convolution convolution_backward"
@@ -78,19 +78,19 @@ class WorkItems:
     contains no other computing operator.
     """
 
-    trace: Trace  # includes GPU events that have no row
-    shell: str  # shell argument that selects the trace
-    on_device: bool  # True if items are GPU events
-    lane: IntColumn  # int64 number per stream or thread
-    ts: IntColumn  # int64 ns
-    end: IntColumn  # int64 ns
-    ns: IntColumn  # int64 ns, duration of the item's events or CPU operator
-    kind: npt.NDArray[np.int8]  # int8, such as POINTWISE_WORK
-    call: IntColumn  # int64 position of the operator in `calls`; −1 for none
-    calls: Calls  # calls of the trace, then calls recorded while capturing graphs
-    first: IntColumn  # int64 offsets of the items in `event`, plus the end
-    event: IntColumn  # int64 positions of GPU events or calls
-    bound_ns: IntColumn  # int64 minimum time at the device peaks, assuming no cache hits; −1 if unknown
+    trace: Trace  # the trace, with all GPU events, even if they have no row
+    shell: str  # the shell argument that selects the trace
+    on_device: bool  # True if the items are GPU events
+    lane: IntColumn  # int64 number of each item's stream or thread
+    ts: IntColumn  # int64 start of each item, ns
+    end: IntColumn  # int64 end of each item, ns
+    ns: IntColumn  # int64 duration of each item's events or CPU operator, ns
+    kind: npt.NDArray[np.int8]  # int8 kind of each item, such as POINTWISE_WORK
+    call: IntColumn  # int64 position of each item's operator in `calls`; −1 if there is none
+    calls: Calls  # the calls of the trace, then the calls recorded while capturing graphs
+    first: IntColumn  # int64 position in `event` at which each item begins, plus the end
+    event: IntColumn  # int64 positions of the items' GPU events or calls
+    bound_ns: IntColumn  # int64 minimum time at the device peaks if nothing is cached, ns; −1 if unknown
     flops: IntColumn  # int64; −1 if unknown
     bytes: IntColumn  # int64; −1 if unknown
 
@@ -135,7 +135,7 @@ class WorkItems:
 
     @cached_property
     def on_numbers(self) -> npt.NDArray[np.bool_]:
-        """Mask of items with only single-element tensors. PyTorch creates such tensors for Python numbers."""
+        """Mask of the items whose tensors all have one element. PyTorch creates such tensors for Python numbers."""
         scalar = np.append([_is_scalar(signature) for signature in self.trace.signatures], False).astype(np.bool_)
         found: npt.NDArray[np.bool_] = scalar[self.signature_code]
         return found
@@ -163,13 +163,13 @@ class WorkItems:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def rows(self, items: Iterable[int]) -> IntColumn:
-        """Return the trace rows of the items' GPU events or calls, without events that have no row."""
+        """Return the trace rows of the items' GPU events or calls. Events that have no row are omitted."""
         table = self.trace.gpu if self.on_device else self.trace.calls
         found = table.source[self.events(items)]
         return found[found >= 0]
 
     def all_rows(self, items: Iterable[int]) -> IntColumn:
-        """Return all rows to remove with some items: their events, operators, and the operators' callees and launches.
+        """Return all rows to remove with some items: their events and operators, and the callees and launches of these.
 
         Operators of captured graphs and operators with several items are omitted.
         """
@@ -287,7 +287,7 @@ def _of_cpu(trace: Trace, shell: str) -> WorkItems:
     is_op = calls.kind == OP
     scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
     works = is_op & ~views & ~scalar[calls.signature]
-    # Compare sums over calls with the same name, because the self time of a single small call is noisy.
+    # Compare sums over all calls with the same name, because the self time of a single small call is noisy.
     own_ns, ns = (np.bincount(calls.name, column)[calls.name] for column in (trace.self_ns, calls.dur))
     mostly_own = works & (2 * own_ns >= ns)
     mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)
