@@ -69,7 +69,7 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
     if scheduler is not None:
         return dask_cluster(scheduler)
     if jobs is not None and jobs < 1:
-        raise UsageError(f"{jobs} processes cannot work; use 1 or more")
+        raise UsageError(f"invalid number of processes: {jobs}; use 1 or more")
     return Engine(local_pool, window=jobs or os.cpu_count() or 1, reopen=True)
 
 

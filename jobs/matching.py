@@ -215,15 +215,15 @@ class CollectiveSequence:
 
     @property
     def tokens(self) -> IntColumn:
-        """Kind, and size or −1, to compare ranks; shape (n, 2)."""
+        """The kind and size of each collective, to compare ranks; size −1 if sizes may differ; shape (n, 2)."""
         return np.stack([self.kind, np.where(np.isin(self.kind, _SAME_SIZE), self.bytes, -1)], axis=1)
 
 
 @dataclass
 class LineUp:
-    """A rank's positions for the collectives of the common sequence."""
+    """The positions in a rank's sequence of the collectives in the common sequence."""
 
-    at: IntColumn  # position of a collective with the same kind and size in the rank's sequence, −1 for none
+    at: IntColumn  # position in the rank's sequence of each common collective, if its kind and size are equal; else −1
     # Maps a position in the common sequence to the rank's collective there, if its kind or size differs.
     other: dict[int, int] = field(default_factory=dict)
     # Maps a position in the common sequence to the rank's equal collective at a different position.
@@ -291,7 +291,7 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
-    """Pair the shorter column with part of the longer one, in order; return the smallest sum of distances and pairs."""
+    """Pair the shorter column with part of the longer one, in order; return the smallest total distance and pairs."""
     if len(a) > len(b):
         least, right, left = _nearest(b, a)
         return least, left, right

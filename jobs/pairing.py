@@ -27,7 +27,7 @@ _MAX_UNKNOWN = 1024  # Elimination takes quadratic time, so it is skipped if mor
 
 @dataclass(frozen=True)
 class RankFiles:
-    """The files of a rank, relative to the job's folder; "" and a `problem` if a kind is missing or ambiguous."""
+    """The files of a rank, relative to the job's folder. If a file is missing or ambiguous, `problem` explains it."""
 
     rank: int
     et: str = ""

@@ -41,7 +41,7 @@ class TracePair:
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
-    """Return the ET's calls in order of id, that is, of start. Ignore parent ids above a call's own id (cycles)."""
+    """Return the ET's calls in order of id, which is the order of start. Ignore parent ids that would form cycles."""
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
     ids, parents = et.id[nodes], et.parent[nodes]

@@ -58,7 +58,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """Captured graph: the positions of its launches in the capture (`at`), and kernel name codes, −1 if unknown."""
+    """A captured graph: positions of its launches in the capture (`at`), and their kernel name codes, −1 if unknown."""
 
     capture: int
     ordinal: int
@@ -84,7 +84,7 @@ def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
 
 
 class _Fit(NamedTuple):
-    """The captured graphs that match a replay equally well, with alignments; `whole` is True if all names agree."""
+    """The captured graphs that match a replay equally well, and their alignments. `whole`: all names agree."""
 
     candidates: tuple[int, ...]
     aligned: tuple[IntColumn, ...]
@@ -148,7 +148,7 @@ class _CandidateGraphs:
 
 
 def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
-    """Return True if the grids match, None if not recorded. Some HIP tracers record threads (grid times block)."""
+    """Return True if the grids match, None if they are unknown. Some HIP tracers record grid times block as grid."""
     captured, ran = graph.grid[launch], replay.grid
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
     if not known.any():
@@ -193,7 +193,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
 
 
 def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
-    """Keep the candidates with the step's batch size, else those with the next larger size (servers pad batches)."""
+    """Keep the candidates with the step's batch size, else with the next larger size, because servers pad batches."""
     sizes = [graphs.graphs[i].batch_size for i in fit.candidates]
     if not replay.batch or None in sizes or not sizes:
         return fit

@@ -1,4 +1,4 @@
-"""Read captures: launch calls that were captured into a CUDA or HIP graph, with the operators around them.
+"""Read captures: launch calls that were captured into a CUDA or HIP graph, and the operators around them.
 
 The device runs nothing during capture, so captured launch calls have no kernel. HIP records the kernel's name and grid
 in the arguments of the launch call; CUDA records neither."""
@@ -104,7 +104,7 @@ def capture_files(name: str) -> list[str]:
 
 
 def _files(source: CaptureSource) -> list[tuple[Source | None, Source]]:
-    """Return pairs of an ET (None without an ET) and a Kineto trace."""
+    """Return pairs of an ET (None if there is no ET) and a Kineto trace."""
     if isinstance(source, tuple):
         return [source]
     if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
@@ -199,7 +199,7 @@ def _launches(
 
 
 def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return a mask of event names that denote launch calls, by the name or because the call records a kernel."""
+    """Return a mask of the event names of launch calls: known names, and names of calls that record a kernel."""
     codes, first = np.unique(events.name[calls], return_index=True)
     launching = np.zeros(len(events.names), np.bool_)
     for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):
@@ -211,7 +211,7 @@ _OUTSIDE, _SEVERAL = -1, -2
 
 
 def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntColumn, thread: IntColumn) -> IntColumn:
-    """Return the graph under capture when each event starts: the innermost one on its thread, else the only one."""
+    """Return the graph being captured when each event starts: the innermost one on its thread, else the only one."""
     ts, graph = events.ts[rows], np.full(len(rows), _OUTSIDE, np.int64)
     for number, (first, last, own) in enumerate(zip(begin.tolist(), end.tolist(), thread.tolist(), strict=True)):
         graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # the inner capture begins later
@@ -222,8 +222,8 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
 
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return three arrays: the calls around launches plus their descriptive callees, each call's caller, each launch's
-    call. Annotations that only mark the time of capture (by SGLang, vLLM or profiler steps) are left out."""
+    """Return three arrays: the calls around launches and the callees that describe them, the caller of each call, and
+    the call around each launch. Annotations that only mark the capture (SGLang, vLLM, profiler steps) are left out."""
     names = [parse_capture(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
     every = with_callers(op, calls.parent)
@@ -234,8 +234,8 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
-    """Return one call per operator and form among the calls that launch nothing but show tensor shapes
-    (`inside_matters`). Only calls with a tensor of three or more dimensions qualify."""
+    """Return calls that launch nothing and show the shapes of an operator's work (`inside_matters`), each form once per
+    operator. Only calls that have a tensor of three or more dimensions qualify."""
     of_interest = matching(calls.name, events.names, inside_matters)
     of_interest &= mask_at(len(calls), every)
     if not of_interest.any():

@@ -137,8 +137,8 @@ def _outermost(linked: Join, position: int) -> int:
 def _numbered(
     calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
 ) -> int:
-    """Return the last collective of this group and number that launched before a time, −1 for none; prefer one without
-    a wait so far. Numbers are counted separately per group, and per direction of point-to-point messages."""
+    """Return the last collective of this group and number launched before a given time, −1 for none; prefer one
+    without a wait so far. Numbers are counted separately per group, and per direction of point-to-point messages."""
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
     for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):

@@ -57,7 +57,7 @@ class _Accesses(NamedTuple):
 
 
 class _Tree(NamedTuple):
-    """Call tree in depth-first order. Per call: its number, the first number after its callees, and its last callee."""
+    """The call tree, depth first. For each call: its number, the first number after its callees, its last callee."""
 
     first: IntColumn
     stop: IntColumn

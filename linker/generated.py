@@ -40,7 +40,7 @@ _SAMPLES = 3
 
 @dataclass(frozen=True)
 class CodeOrigins:
-    """Origins of kernels in addition to recorded Python frames, by place (see `Join`)."""
+    """Origins of kernels that the recorded Python frames do not show, keyed by place (see `Join`)."""
 
     kernels: tuple[GeneratedKernel, ...]
     place: IntColumn  # places of the nodes that have a generated kernel
@@ -349,7 +349,7 @@ class _Graphs:
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """Return the possible kernels of a graph: all, or only those after a shorter backward that its file repeats."""
+        """Return the graph's possible kernels: all, or without those of a shorter backward that its file repeats."""
         if not graph.backward:
             return [kernels]
         others = (other for (_, backward), found in self.by_region.items() if backward for other in found)

@@ -134,8 +134,8 @@ class _Finder:
     def _clock_skew(self) -> int:
         """Return the maximum time in ns by which a waiting call seems to return before its event ended, 0 for none.
         Synchronous copies to the host show this skew, because they cannot return before the copy has ended. A
-        synchronizing call shows it if the call took over 20 µs and the work launched before it ended within the 20 µs
-        after its return, not within the 20 µs before."""
+        synchronizing call that took over 20 µs shows it if the preceding work ended in the 20 µs after the call's end,
+        and not in the 20 µs before."""
         events, linked = self.linked.kineto.events, self.linked
         launcher = linked.gpu_launcher
         copies = synchronous_readback(events.names, events.name[linked.gpu_row], events.name[launcher])
@@ -182,7 +182,7 @@ class _Finder:
         return resolved
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
-        """Return the work that an event recorded on a stream covers: its last GPU event and pending waits."""
+        """Return the work that precedes a CUDA event on its stream: the last GPU event and the pending waits."""
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:

@@ -111,7 +111,7 @@ def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | No
     if None in ranks:
         return None
     if ranks[0] != ranks[1]:
-        named = f"{files[0]} is of rank {ranks[0]} and {files[1]} is of rank {ranks[1]}, according to their names"
+        named = f"{files[0]} is from rank {ranks[0]} and {files[1]} from rank {ranks[1]}, according to their names"
         raise UsageError(f"{named}; pass two files of the same rank, or set --rank if the names are wrong")
     return StatedRank(ranks[0], "names") if ranks[0] is not None else None
 
@@ -203,7 +203,7 @@ def _pid(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighe
         return
     elif pids != [str(pid)]:
         says = f"two runs: the ET is from process {pid}, but the linked Kineto events are from {', '.join(pids[:8])}; "
-        yield _Weighed("pid", "refutes", says + "the structure is the same, the times are those of the Kineto run")
+        yield _Weighed("pid", "refutes", says + "only the structure is the same; the times are from the Kineto run")
     elif pid < _SMALL_PID and not claims.same_run:
         says = f"both files are from process {pid}, but processes of two containers can share this id; {_UNVERIFIED}; "
         yield _Weighed("pid", "unknown", says + "`etplus record` writes an id that proves the run")
@@ -235,7 +235,7 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
     if not fitting:
         where = f", assuming {claims.timezone}" if zones else ""
         says = f"two windows: the linked Kineto events fall outside the time the ET was being recorded{where}; "
-        says += "the structure is the same, the times are from another window or another run"
+        says += "only the structure is the same; the times are from another window or another run"
         yield _Weighed("time", "refutes", says)
     elif length > et.duration_s * (1 + _CLOCK_DRIFT) + _CLOCK_SLACK_S:
         says = f"two windows: the linked Kineto events take {1000 * length:,.0f} ms, but the ET was recorded for only "
@@ -271,7 +271,7 @@ def _rank(claims: Claims) -> Iterator[_Weighed]:
         yield _Weighed("world_size", "refutes", f"two jobs: {jobs}")
     if ours.ranks is not None and theirs.ranks is not None and not ours.ranks & theirs.ranks:
         says = f"two processes: the ET was recorded by {_ranks(ours)}, the Kineto trace by {_ranks(theirs)}; "
-        says += "the structure is the same, the times are those of the Kineto trace's rank"
+        says += "only the structure is the same; the times are from the Kineto trace's rank"
         yield _Weighed("rank", "refutes", says)
     elif claims.several_ranks:
         yield from _one_of_several(claims)

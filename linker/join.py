@@ -98,7 +98,7 @@ def _shared_launches(kineto: KinetoTrace, launcher: IntColumn) -> npt.NDArray[np
 
 
 def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:
-    """Return the last earlier runtime call with each GPU event's correlation, and how many events have several."""
+    """Return the last earlier call with each GPU event's correlation, and how many events have several such calls."""
     events = kineto.events
     runtime = np.flatnonzero(events.runtime_mask() & (events.correlation > 0))
     runtime = runtime[np.lexsort((events.ts[runtime], events.correlation[runtime]))]

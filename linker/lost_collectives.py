@@ -43,7 +43,7 @@ _Tensor = tuple[Any, Any, str]
 
 
 class _Lost(NamedTuple):
-    """A collective without a node: event, issuing call (in `EtCalls`), id of the new node, certainty of the call."""
+    """A collective without a node: its event, its issuing call (in `EtCalls`), the new node's id, and certainty."""
 
     name: str
     run: int

@@ -79,7 +79,7 @@ class TraceFile:
 
     @property
     def evidence(self) -> int:
-        """Quality of the evidence for the rank: 3 file name, 2 contents, 1 a number in the file name, 0 none."""
+        """Quality of the evidence for the rank: 3 for the file name, 2 for the contents, 1 for a number, 0 for none."""
         return next((3 - i for i, rank in enumerate((self.named, self.inside, self.maybe)) if rank is not None), 0)
 
 
@@ -132,7 +132,7 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
 
 
 def kind_inside(file: str | os.PathLike[str]) -> Kind:
-    """Return a file's kind based on its contents, "" if it is unclear or unreadable, which linking reports later."""
+    """Return a file's kind based on its contents, "" if they are unclear or unreadable (linking reports it later)."""
     if is_nsys(file):
         return KINETO
     if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only

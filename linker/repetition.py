@@ -52,7 +52,7 @@ _TIMES, _NEAR_NS = 4, 10_000
 
 
 def find_repetition(trace: Trace) -> Trace:
-    """Add counterparts of GPU events launched before the trace began, to the trace, its file and its report."""
+    """Find counterparts of GPU events launched before the trace began; add them to the trace and its report."""
     events = _sequences(trace)
     if not events.unknown.any():
         return trace
@@ -64,7 +64,7 @@ def find_repetition(trace: Trace) -> Trace:
 
 @dataclass(frozen=True)
 class _Sequences:
-    """All GPU events by stream and start, with a separator after each stream."""
+    """All GPU events, sorted by stream and start; a separator follows each stream."""
 
     event: IntColumn  # position among the device events (rows, then `Trace.unattached`), −1 for a separator
     symbol: IntColumn  # equal for interchangeable events on one stream; each separator has a unique negative value
@@ -136,7 +136,7 @@ def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
 
 
 class _Pairs(NamedTuple):
-    """Per place: the counterpart (−1 for none), the length of the run that contains both events, and whether other
+    """For each place: the counterpart (−1 for none), the length of the run that contains both events, and whether other
     occurrences of the run have a different operator or module at this place."""
 
     partner: IntColumn
@@ -165,8 +165,8 @@ def _find_pairs(events: _Sequences) -> _Pairs:
 
 
 class _Surroundings(NamedTuple):
-    """Per place: number of events on the same stream before and after it, and number of separators and unknown events
-    before it, with the total at the end."""
+    """For each place: the number of events on the same stream before and after it, and the number of separators and of
+    unknown events before it, followed by their total."""
 
     before: IntColumn
     after: IntColumn
@@ -250,7 +250,7 @@ def _pair_by_runs(
 
 
 def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, start: IntColumn) -> None:
-    """Pair events with the first occurrence of the runs that begin at `start`, and compare the other occurrences."""
+    """Pair events with the first occurrence of the run that begins at `start`; compare it with later occurrences."""
     count, first, offset = runs.times[start], runs.first[start], event - start
     new = pairs.partner[event] < 0
     pairs.partner[event[new]] = runs.starts[first[new]] + offset[new]
@@ -284,7 +284,7 @@ def _trial(events: _Sequences) -> _Trial:
 
 
 def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
-    """Hide the launches of the first events (a share, at most `most` events), pair them, and compare operators."""
+    """Hide the launches of a share of the events (up to `most`), pair these events, and compare operators."""
     launched = np.sort(events.launched[events.event >= 0])
     count = min(max(most, _MIN_TRIED), int(len(launched) * share))
     hidden = (events.event >= 0) & (events.launched < launched[count]) if count else np.zeros(len(events.event), bool)

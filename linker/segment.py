@@ -142,5 +142,5 @@ def _offset_note(threads: list[dict[str, Any]], ours: list[int] | None, theirs: 
     when = "a later" if next(iter(offsets)) > 0 else "an earlier"
     return [
         f"the ET covers sequence {ours[0]}–{ours[1]}, the Kineto trace {theirs[0]}–{theirs[1]}: "
-        f"same structure, durations are those of {when} iteration"
+        f"the structure is the same, but the durations are from {when} iteration"
     ]

@@ -31,12 +31,12 @@ class Recording:
     Attributes:
         rank: the rank in the file names.
         et_path, kineto_path, etplus_path: the three files of this rank.
-        graphs_et_path, graphs_kineto_path: the two files of the capture phase, with ``graphs=True``.
+        graphs_et_path, graphs_kineto_path: the two files of the capture phase, if ``graphs=True``.
         kernel_information_path: Inductor's information about its kernels; exists if Inductor compiled any kernels.
         steps_needed: number of `step` calls after which the window ends.
         steps: number of `step` calls so far.
         finished: the window is over and both traces are on disk, so a loop that runs only for the recording can stop.
-        result: the linked trace after the block has ended; None before, and with ``link=False``.
+        result: the linked trace after the block has ended; None before, and if ``link=False``.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Recording:
         self._next_phase: Callable[[], None] | None = None
 
     def step(self) -> None:
-        """Mark the end of an iteration, like ``profiler.step()``. With ``graphs=True``, the first call marks the end of
+        """Mark the end of an iteration, like ``profiler.step()``. If ``graphs=True``, the first call marks the end of
         the capture phase. Forks of the process ignore this call."""
         if self.in_fork:
             return

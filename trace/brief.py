@@ -82,7 +82,7 @@ def _title(record: Any) -> str:
 
 
 def _collection(value: Collection[Any]) -> str:
-    """Show short collections of numbers and texts in full; for others, show the number and types of the items."""
+    """Show short collections of numbers and strings in full; for longer ones, show the number and types of items."""
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
     if len(items) <= 8 and all(isinstance(item, _SHORT) for item in items):
         return repr(value)

@@ -78,7 +78,7 @@ class TraceBuilder:
 
     def add(self, kind: int | npt.NDArray[np.int8], *, id: Values, **columns: Values) -> None:
         """Add rows: `kind`, `id` (unique, not negative) and other `GIVEN_COLUMNS`; missing columns get their null.
-        `name`, `category`, and the `tid` of runtime calls can be texts or arrays of codes."""
+        `name`, `category`, and the `tid` of runtime calls can be strings or arrays of codes."""
         size = len(id)
         given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
         interned = {"name": self.names, "category": self.categories}
@@ -96,7 +96,7 @@ class TraceBuilder:
                 block = int_column(list(values), -1 if column.none is None else column.none)
                 block = block.astype(column.dtype, copy=False)
             self._blocks[name].append(block)
-        assert not given, f"no columns of a trace: {', '.join(given)}"
+        assert not given, f"not columns of a trace: {', '.join(given)}"
         self.count += size
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -236,7 +236,7 @@ class TraceBuilder:
 
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
-    """Return a trace that `build` completes on first use; its texts and summary suffice to write it to a file."""
+    """Return a trace that `build` completes on first use; its JSON and summary suffice to write it to a file."""
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=EtplusSection(summary), texts=texts, captured=None, _build=build)
     return trace

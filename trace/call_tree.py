@@ -73,7 +73,7 @@ def name_paths(
     parent: IntColumn, name: npt.NDArray[np.integer], root: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Merge calls into one path if their names and their callers' names, up to the outermost call, are the same. Return
-    the path of each call; and per path, its parent path (or the negative code in `root`) and last name code."""
+    each call's path, and each path's parent path (or the negative code in `root`) and last name code."""
     path, known = np.zeros(len(parent), np.int64), 0
     above, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for rows in levels(parent):

@@ -109,7 +109,7 @@ class CapturedGraphs(Record):
 
     @cached_property
     def comm_above(self) -> list[int]:
-        """Nearest call at or above each call that has an entry in `comm`, −1 for none."""
+        """For each call, the nearest call at or above it that has an entry in `comm`, −1 for none."""
         nearest_comm: list[int] = []
         for call, above in enumerate(self.parent.tolist()):
             nearest_comm.append(call if call in self.comm else nearest_comm[above] if above >= 0 else -1)
@@ -237,7 +237,7 @@ class CapturedOp(CalledWith):
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Record):
-    """The operator of each GPU event: its launching operator, captured original, or counterpart's operator."""
+    """The operator that launched each GPU event, or its captured original, or its counterpart."""
 
     calls: Calls  # calls in the trace, followed by the calls in its captured graphs, which have times of 0
     call: IntColumn  # position in `calls` of each GPU event's operator, −1 for none

@@ -228,7 +228,7 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Return the iterations of the selection, else of the annotations (`find_marks`), else of repeated kernels."""
+    """Return the selected iterations, else those that annotations mark (`find_marks`), else repetitions of kernels."""
     if trace.selection is not None:
         return trace.selection.steps
     calls = trace.calls

@@ -33,9 +33,9 @@ def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flag
 def blocking_copies(
     names: Sequence[str], copy: _Codes, call: _Codes, late_ns: IntColumn, tolerance_ns: int = ROUNDING_NS
 ) -> _Flags:
-    """Return a mask of the GPU events that are memcpys and made their calls wait. A call waits if it is synchronous, or
-    copies from or to pageable memory (CUDA C Programming Guide, "Asynchronous Concurrent Execution"), and returned no
-    earlier than `tolerance_ns` before the end of the copy."""
+    """Return a mask of the memcpys for which their calls waited. A call waited if it returned no earlier than
+    `tolerance_ns` before the end of the copy, and it is synchronous or copies from or to pageable memory (CUDA C
+    Programming Guide, "Asynchronous Concurrent Execution")."""
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
 

@@ -35,7 +35,7 @@ class Intervals(NamedTuple):
         return int((self.end - self.start).sum())
 
     def until(self, t: IntColumn) -> IntColumn:
-        """Return the covered time before each time in `t`, in ns."""
+        """Return how many ns the intervals cover before each time in `t`."""
         started = np.searchsorted(self.start, t, side="right")
         after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # the part of an interval after time t
         covered: IntColumn = np.append(0, np.cumsum(self.end - self.start))[started] - np.maximum(after, 0)

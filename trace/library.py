@@ -95,7 +95,7 @@ class Library(Suggests):
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
         """Predict the timeline, with optional what-if changes; docs/reference/replay.md describes their syntax.
 
-        With `network`, such as "bandwidth=25,latency=5us", communication times are estimated first. `answer_range` of
+        If `network` is given ("bandwidth=25,latency=5us"), communication times are estimated first. `answer_range` of
         the result bounds the error of the makespan.
 
         Example:
@@ -145,7 +145,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Trace:
-        """Return the `number`-th annotation with this text in its name, and everything it launched, as a trace.
+        """Return the `number`-th annotation whose name contains `annotation`, and everything it launched, as a trace.
 
         Example:
             >>> len(trace.between("forward", 1).device_events)
@@ -169,7 +169,7 @@ class Library(Suggests):
 
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
         """Return the critical path of the replay, broken down by kind of time, operator, source line and phase.
-        `between` limits it to the `number`-th annotation with this text in its name, including the work it launched."""
+        `between` limits it to the `number`-th annotation whose name contains `between`, and to its work."""
         from ..timeline.critical import critical_path, with_origins
 
         replay = self.replay(*what_ifs)

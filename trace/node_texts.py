@@ -1,4 +1,4 @@
-"""The JSON texts of nodes. Texts are decoded only when needed."""
+"""The JSON of nodes, which is decoded only when it is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXTS = 1 << 15
 
 @dataclass(frozen=True)
 class LazyTexts(Sequence[bytes]):
-    """Texts that `make` creates on access. Reading slices saves memory, because not all texts exist at once."""
+    """Strings that `make` creates on access. Reading slices saves memory, because not all strings exist at once."""
 
     make: Callable[[IntColumn], list[bytes]]
     rows: IntColumn
@@ -42,7 +42,7 @@ class LazyTexts(Sequence[bytes]):
 
 
 def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
-    """Yield the texts at the given positions; needs little memory if the positions are close together."""
+    """Yield the strings at the given positions; needs little memory if the positions are close together."""
     for begin in range(0, len(places), _TEXTS):
         part = places[begin : begin + _TEXTS]
         least = int(part.min())
@@ -51,14 +51,14 @@ def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
 
 
 class RecordStore:
-    """The JSON texts of the rows in `Nodes`, as in the ET+ file. This base class has no texts and cannot be written."""
+    """The JSON of the rows in `Nodes`, as in the ET+ file. This base class has no JSON and cannot be written."""
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """Return the JSON objects of the rows, including the braces."""
         return [b"{}"] * len(rows)
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return each row's index into the texts, and the texts: JSON with at least the inputs and outputs of nodes."""
+        """Return each row's index into a list, and the list: JSON with at least the inputs and outputs of nodes."""
         return np.arange(len(rows)), LazyTexts(self.texts, rows)
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:

@@ -115,8 +115,8 @@ def origin_of(trace: Trace) -> Origin:
 
 
 def _with_lost_callers(trace: Trace, backward: npt.NDArray[np.bool_]) -> Trace:
-    """Return the trace with callers inferred from times, on threads on which a checkpoint recomputes. A recomputation
-    ends with an exception, so the ET observer misses the ends of calls and records wrong callers later."""
+    """On threads where a checkpoint recomputes, infer callers from times; return the trace. A recomputation ends with
+    an exception, so the ET observer misses the ends of calls and records wrong callers later."""
     calls = trace.calls
     around = nearest(calls.parent, calls.parent, backward)
     recomputes = (around >= 0) & ~backward & (calls.kind == OP) & (trace.nodes.seq_id[calls.source] >= 0)
@@ -163,7 +163,7 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
 def _add_engine(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
 ) -> None:
-    """Give the engine call around a backward function the function's forward call; it has no sequence number itself."""
+    """Copy a backward function's forward call to the engine call around it, which has no sequence number itself."""
     calls = trace.calls
     inner = np.flatnonzero(forward >= 0)
     around = nearest(calls.parent[inner], calls.parent, backward)
@@ -176,7 +176,7 @@ def _add_engine(
 
 
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the forward calls if the forward thread is unknown. With several threads, operator names must match."""
+    """Return the forward calls if the forward thread is unknown. If there are several threads, names must match."""
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
     if len(threads) == 1:

@@ -1,4 +1,4 @@
-"""Make texts safe to print: untrusted names in traces must not control terminals or run as formulas in spreadsheets."""
+"""Make strings safe to print: names in traces must not control terminals or run as formulas in spreadsheets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SPECIAL = frozenset('"$`\\!')  # Characters that a shell interprets inside doub
 
 
 def shell_word(text: str) -> str:
-    """Quote a text as one word of a command line; unprintable characters become escapes in `$'…'` (bash, zsh, ksh)."""
+    """Quote a string as one word of a command; unprintable characters become escapes in `$'…'` (bash, zsh, ksh)."""
     if text.isprintable():
         readable = "'" in text and not _SPECIAL.intersection(text)
         return f'"{text}"' if readable else shlex.quote(text)

@@ -64,13 +64,13 @@ def parse_window(text: str) -> Span:
 
 
 def window_text(start: str | int, end: str | int | None = None) -> str:
-    """Return the text of a window between two times, in ns or with a unit; a text with both times is unchanged."""
+    """Return a window as a string, from two times in ns or with a unit; a string with both times is unchanged."""
     first, last = (f"{at}ns" if isinstance(at, int) else at for at in (start, "" if end is None else end))
     return f"{first}-{last}" if last else first
 
 
 def call_between(trace: Trace, name: str, number: int = 0) -> int:
-    """Return the `number`-th call with this text in its name: exact names first, annotations before operators."""
+    """Return the `number`-th call whose name contains `name`: exact names first, annotations before operators."""
     calls = trace.calls
     annotations = trace.nodes.scope[calls.source] == ANNOTATION_SCOPE
     exact = np.array([text == name for text in trace.names], np.bool_)[calls.name]

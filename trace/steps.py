@@ -146,7 +146,7 @@ class Steps(Suggests, Sequence[Step]):
 
 
 def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> IntColumn:
-    """Return the numbers of the steps that a text describes: "7", "0-19", or a phase such as "decode"."""
+    """Return the numbers of the steps that a string describes: "7", "0-19", or a phase such as "decode"."""
     if wanted in PHASES:
         numbers = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
         if not len(numbers):

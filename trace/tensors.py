@@ -117,7 +117,7 @@ class Signature(Record):
 
 
 def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]:
-    """Decorate a function of an operator name and a signature to cache its results on the signature."""
+    """Cache the results of a function that takes an operator's name and a signature; the signature stores them."""
 
     @wraps(find)
     def found(name: str, signature: Signature) -> _T:

@@ -28,7 +28,7 @@ def render(
     above: Sequence[str] | None = None,
     below: Sequence[Sequence[str]] | None = None,
 ) -> str:
-    """Format a table: names in the first column take the remaining width, other columns are right-aligned. If the
+    """Format a table. Names in the first column get the remaining width; other columns are right-aligned. If the
     columns are too wide, each row and the header take several lines. `above` has one line per row, shown above the row;
     `below` has several lines per row."""
     texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]

@@ -21,7 +21,7 @@ _MS = 1e6
 
 
 def with_unattached(trace: Trace) -> Trace:
-    """Return a trace with the unattached GPU events in the nodes' time span added to `gpu`, counted in `notes`."""
+    """Add the unattached GPU events in the nodes' time span to `gpu`, and count them in `notes`; return the trace."""
     events, tables = trace.unattached, trace.tables
     if tables.whole:
         return trace

@@ -244,7 +244,7 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def captured_by(self) -> CapturedOp | None:
-        """The call that launched a kernel of a replayed graph during the capture; None if unknown."""
+        """For a kernel in a replayed graph, the call that launched it during capture; None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])
         if op < 0 or self.trace.captured is None:
             return None

@@ -1,9 +1,9 @@
 """Find every place where an ET thread (the pattern) fits a Kineto thread (the text), and mark its uncertain links.
 
 A thread is a list of calls, each with a name and perhaps a sequence number; either side may lack calls. Calls whose
-name and number occur once on both sides are anchors (`unique_anchors`). Without anchors, runs of 64, 16 or 4 names that
-both sides contain vote for diagonals (text position minus pattern position), and the middle run of each frequent
-diagonal becomes the anchor (`candidates_by_order`). `align_at_anchors` places the calls between anchors: along a
+name and number occur once on both sides are anchors (`unique_anchors`). Without anchors, runs of 64, 16 or 4 names
+found on both sides vote for diagonals (text position minus pattern position). The middle run on each popular diagonal
+becomes an anchor (`candidates_by_order`). `align_at_anchors` places the calls between anchors: along a
 diagonal, else from both ends of the gap inwards, and the remaining calls by a shortest edit script. `_unsure` marks
 calls that land on two positions if all calls in a gap are placed first as early, then as late as their order allows."""
 
@@ -51,7 +51,7 @@ _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
 @dataclass(frozen=True)
 class Alignment:
-    """Position in the text of each call in the pattern."""
+    """The position of each pattern call in the text."""
 
     at: IntColumn  # −1 for calls without a position; all other positions ascend
     unsure: npt.NDArray[np.bool_]  # True if the call may belong to a neighbor with the same name instead
@@ -76,7 +76,7 @@ class CandidateAlignment:
 
 
 def candidates_by_sequence(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
-    """Return the place that equal names and sequence numbers determine; at most one."""
+    """Return at most one place, determined by equal names and sequence numbers."""
     i, j = unique_anchors(pattern, text)
     if not len(i):
         return []
@@ -250,7 +250,7 @@ def _longest_increasing(values: IntColumn) -> IntColumn:
 
 
 class _Stretch(NamedTuple):
-    """Calls `begin:end` of the pattern, and calls `low:high` of the text, which contain their partners."""
+    """A range of pattern calls (`begin:end`), and the range of text calls that contains their partners (`low:high`)."""
 
     begin: int
     end: int

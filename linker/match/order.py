@@ -50,13 +50,13 @@ def _noted(found: Match) -> Match:
         return found.noting(f"{found.method}: no run of names occurs in both an ET and a Kineto thread")
     several = max(thread["equal_places"] for thread in found.facts["threads"])
     note = f"{found.method}: {found.linked:,} calls placed by call order"
-    return found.noting(note + (f", in one of {several} equal places" if several > 1 else ""))
+    return found.noting(note + (f", in one of {several} equally good places" if several > 1 else ""))
 
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
     """Pair leftover calls in the linked window by name if both sides have the same number of them: the k-th in call
-    order with the k-th in time. These links are never certain. The ET records asynchronous collectives on the caller's
-    thread, Kineto on the worker thread."""
+    order is paired with the k-th in time. These links are never certain. The ET records asynchronous collectives on
+    the caller's thread, and Kineto records them on the worker thread."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
         return found

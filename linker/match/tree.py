@@ -28,7 +28,7 @@ _MIN_SHARE = 0.8
 
 @dataclass(frozen=True)
 class _Forest:
-    """Call trees of one thread: per call, its name, shape and children in order. Call −1 is the parent of the roots."""
+    """The call trees of one thread: name, shape and children of each call. Call −1 is the parent of the roots."""
 
     name: list[int]
     children: dict[int, list[int]]

@@ -1,4 +1,4 @@
-"""Save the traces when a signal ends the program within its window.
+"""Save the traces if a signal ends the program during the recorded window.
 
 If the program has no handler, SIGTERM ends Python immediately and skips exit handlers. torchrun sends SIGTERM to all
 ranks when one rank has failed or when torchrun itself is stopped."""

@@ -61,7 +61,7 @@ def test_only_options_that_say_something_count() -> None:
     [
         ("threads", None, None, "unknown engine 'threads'; one of: processes, dask"),
         ("dask", None, None, "a scheduler requires engine"), ("processes", 2, "tcp://h:1", "a scheduler requires"),
-        ("processes", 0, None, "0 processes cannot work; use 1 or more"),
+        ("processes", 0, None, "invalid number of processes: 0; use 1 or more"),
     ],
 )  # fmt: skip
 def test_engines_that_make_no_sense(engine: str, jobs: int | None, scheduler: str | None, message: str) -> None:

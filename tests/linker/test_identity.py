@@ -266,7 +266,7 @@ def test_what_the_user_says_of_the_rank(tmp_path: Path) -> None:
     with (tmp_path / "rank3.json").open("wb") as file:
         assert stated_rank(file, tmp_path / "rank3.kineto.json", None) == StatedRank(3, "names")
     with pytest.raises(
-        UsageError, match=r"rank1.et.json is of rank 1 and rank0.json is of rank 0, according to their names; "
+        UsageError, match=r"rank1.et.json is from rank 1 and rank0.json from rank 0, according to their names; "
     ):
         stated_rank("rank1.et.json", "rank0.json", None)
     for rank in (-1, MAX_RANKS):

@@ -93,7 +93,7 @@ def test_of_equal_places_one_is_chosen(iteration: str, first: int) -> None:
     found = match_shift(nodes_of([A, B, C]), calls_of([A, B, C] * 4, end=ends), STEPS, iteration)
     assert links(found) == [(first + k, UNVERIFIED) for k in range(3)]
     assert found.facts["threads"][0]["equal_places"] == 4
-    assert found.notes == ("shift: 3 calls placed by call order, in one of 4 equal places",)
+    assert found.notes == ("shift: 3 calls placed by call order, in one of 4 equally good places",)
 
 
 @pytest.mark.parametrize(

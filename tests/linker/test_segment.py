@@ -199,7 +199,8 @@ def test_other_sequence_numbers_are_told(offsets: list[int], told: str) -> None:
     nodes, calls = tables([0, 4], [(0, 1, 5), (1, 2, 9)])
     threads = [thread(offset=offset) for offset in offsets]
     found = describe_windows(nodes, calls, match(0, 1, threads=threads), some_iterations())
-    said = "the ET covers sequence 0–4, the Kineto trace 5–9: same structure, durations are those of"
+    said = "the ET covers sequence 0–4, the Kineto trace 5–9: the structure is the same, but"
+    said += " the durations are from"
     assert found["notes"][1:] == ([f"{said} {told} iteration"] if told else [])
     for seq, of in (([-1, -1], 5), ([0, 4], -1)):
         nodes, calls = tables(seq, [(0, 1, of), (1, 2, of)])
