@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 class CollectiveCommType:
-    """Values of Chakra's enumeration in et_def.proto, redefined here because importing protobuf is slow."""
+    """Values of Chakra's enumeration in et_def.proto, defined again because importing protobuf is slow."""
 
     ALL_REDUCE: Final = 0
     REDUCE: Final = 1
@@ -66,7 +66,7 @@ def collective_type(comm: Comm, name: str) -> int | None:
 
 
 def message_bytes(comm: Comm, kind: int) -> int | None:
-    """Return the size for simulators, in bytes: the input of a rank, or the output if only some ranks have an input."""
+    """Return the size for simulators in bytes: a rank's input, or its output if only some ranks have an input."""
     size = itemsize(comm.dtype)
     inputs, outputs = comm.in_nelems, comm.out_nelems
     if kind == CollectiveCommType.ALL_GATHER and not inputs and outputs and comm.group_size:
@@ -81,7 +81,7 @@ _SCATTERED = ("allgather", "all_gather", "scatter", "all_to_all", "alltoall")
 
 
 def bus_factor(collective: str, ranks: int | None) -> float | None:
-    """Return the share of a buffer that crosses the slowest link ("busbw" in NCCL's tests), None if unknown.
+    """Return the share of a buffer that crosses the slowest link ("busbw" in NCCL's tests); None if unknown.
 
     2(n − 1)/n for all-reduce; (n − 1)/n for all-gather, reduce-scatter, all-to-all and scatter; 1 for broadcast, reduce
     and messages. Simulators use `message_bytes` instead.

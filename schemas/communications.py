@@ -57,7 +57,7 @@ class FoundComm:
 
 
 def find_communications(trace: Trace) -> Iterator[FoundComm]:
-    """Yield all communications of a rank in program order: in order of launches, or of calls on the host."""
+    """Yield all communications of a rank in program order: the order of their launches, or of calls on the host."""
     return iter(trace.once(_communications))
 
 
@@ -100,8 +100,8 @@ def _known_groups(trace: Trace) -> dict[str, list[int]]:
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:
     """Return a rank's process groups, and its communications as int64 (`COMMUNICATION_COLUMNS`, n) in program order.
 
-    Times are wall-clock ns; `group` is a position in the groups. Messages without a peer are left out, and so are
-    communications of unknown kind unless `unknown` is set.
+    Times are wall-clock ns; `group` is a position in the groups. Messages without a known peer are left out, and
+    communications of unknown kind are left out unless `unknown` is set.
     """
     groups: dict[Group, int] = {}
     rows = []
@@ -133,7 +133,7 @@ def comm_rows(trace: Trace) -> IntColumn:
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return when the host issued each row, in ns: the launch of a GPU event, else the start of the caller or row.
+    """Return when (in ns) the host issued each row: a GPU event's launch, else the start of its caller or of itself.
 
     Host collectives run later on backend threads, so they get the time of the last operator with a smaller id, as on
     all other ranks. Without recorded times, rows that the host did not issue are ordered by id.
@@ -155,7 +155,7 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return pairs of a host collective and the `wait_tensor` call during which it ended, as int64 (n, 2)."""
+    """Return (host collective, `wait_tensor` call during which it ended) pairs as int64 (n, 2)."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     waits = np.flatnonzero(
         (trace.nodes.kind == CPU) & trace.nodes.timed & matching(trace.nodes.name, trace.names, WAIT.fullmatch)
@@ -224,7 +224,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
 
 def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Iterator[Comm]:
-    """Yield the metadata of communications; if not recorded, it is inferred from tensors of the row or its operator.
+    """Yield the metadata of communications, which is inferred from tensors of the row or operator if not recorded.
 
     The peer of a host node ("gloo:send") comes from its `c10d::` call.
     """

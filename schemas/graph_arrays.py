@@ -1,4 +1,4 @@
-"""Read and write graphs as arrays in the TpuGraphs format (layout and tile): one .npz per graph, and a vocabulary.
+"""Read and write graphs in the TpuGraphs format (layout and tile): one .npz per graph, and a vocabulary.
 
 etplus adds `node_runtime`. See docs/reference/predict.md.
 """
@@ -77,7 +77,7 @@ def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None
 
 
 def read_graph(source: Source) -> GraphArrays:
-    """Read a graph from etplus, or a layout or tile file of TpuGraphs, with any integer and float types."""
+    """Read a file from etplus, or a layout or tile file of TpuGraphs, with any integer and float types."""
     blob = load(source, trace=False)
     try:
         with np.load(io.BytesIO(blob.data), allow_pickle=False) as stored:

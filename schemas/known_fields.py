@@ -1,7 +1,7 @@
-"""Allowlist of the fields that etplus keeps; it drops all other arguments, header keys and environment values.
+"""An allowlist of the fields that etplus keeps; all other arguments, header keys and environment values are dropped.
 
 Programs write secrets into traces, and a list of known secrets is never complete. A known field keeps its value,
-except unknown members of objects: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
+but objects lose unknown members: `{"rank": 0, "env": {"HF_TOKEN": "x"}}` in `distributedInfo` becomes `{"rank": 0}`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Fields = Mapping[str, "Fields | None"]
 
 
 def _known(names: str, **objects: Fields | None) -> dict[str, Fields | None]:
-    """Return a table of known members: plain members, then members that contain objects."""
+    """Return a table of known members, first plain members, then members that contain objects."""
     return {**dict.fromkeys(names.split()), **objects}
 
 
@@ -188,7 +188,7 @@ def known_sections(header: _Raws, summary: dict[str, Any]) -> tuple[_Raws, bytes
 
 
 def known_args(texts: Iterable[bytes]) -> list[bytes]:
-    """Remove unknown arguments from JSON texts; texts with only known arguments stay unchanged."""
+    """Remove unknown arguments from JSON strings; strings with only known arguments stay unchanged."""
     keep = FieldFilter().args
     return [keep(text) for text in texts]
 
@@ -289,7 +289,7 @@ class FieldFilter:
 
 
 def hashed_name(text: str) -> str:
-    """Return a stable hash of a name. Keep the profiler's own names, and the structure of Python frames."""
+    """Return a stable hash of a name, but keep the profiler's own names and the structure of Python frames."""
     if _KNOWN_NAME.fullmatch(text):
         return text
     frame = _FRAME.fullmatch(text)

@@ -27,12 +27,12 @@ _TRACES = "give a Kineto trace, an Execution Trace or ET+ (JSON)"
 
 @transaction()
 def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False, progress: bool = False) -> int:
-    """Write a copy of a trace with known fields only; return the number of changed records and header keys.
+    """Write a copy of a trace that has only known fields; return how many records and header keys changed.
 
     Args:
         source: Kineto trace, Execution Trace or ET+, gzipped or not; copied unchanged if all fields are known.
         path: path of the copy, gzipped if it ends in ".gz".
-        names: also replace annotations, paths, host names, thread names and other free text by hashes.
+        names: also replace annotations, paths, host names, thread names and other free text with hashes.
 
     Example:
         >>> redact("kineto.json.gz", "shared.json.gz")

@@ -1,4 +1,4 @@
-"""Read and write protobuf's wire format: numbers and strings of many messages, without an object per message.
+"""Read and write numbers and strings of many messages in protobuf's wire format, without an object per message.
 
 A field is a tag and a varint, eight bytes, or a length and bytes (https://protobuf.dev/programming-guides/encoding).
 """
@@ -68,7 +68,7 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """Encode a number after `head` if present; the byte at `length_at`, if not 0, becomes the length of the rest."""
+    """Encode a number after `head`, where `present`; if `length_at` is not 0, the byte there gets the rest's length."""
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)
@@ -128,7 +128,7 @@ def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -
 def packed_varints(
     data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn
 ) -> tuple[npt.NDArray[np.uint64], IntColumn]:
-    """Return all numbers in packed lists, and the list of each number. Raise ValueError for a truncated number."""
+    """Return all numbers in packed lists, and which list each is in. Raise ValueError for a truncated number."""
     if not np.all(data[end[end > begin] - 1] < _CONTINUED):
         raise ValueError("not a list of numbers")
     sizes = end - begin

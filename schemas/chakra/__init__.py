@@ -1,1 +1,1 @@
-"""Chakra protobuf traces (.et): messages, attributes as readers expect them, and files."""
+"""Chakra protobuf traces (.et): their messages, files, and attributes in the form that readers expect."""

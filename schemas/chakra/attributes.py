@@ -107,7 +107,7 @@ def attribute(name: str, value: Any) -> AttributeProto:
 
 
 def is_message(node: Node) -> bool:
-    """Return True if the node is one of several messages that a kernel sends; the kernel has a separate node."""
+    """Return True if the node stands for one of several messages of a kernel; the kernel has its own node."""
     return node.type in _MESSAGE_TYPES and any(attr.name == MESSAGE_OF for attr in node.attr)
 
 
@@ -117,7 +117,7 @@ def encoded(*attributes: AttributeProto) -> bytes:
 
 @lru_cache(maxsize=1 << 14)
 def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
-    """Encode an attribute with a frequent value, and cache the result; texts may be UTF-8 bytes."""
+    """Encode an attribute whose value occurs often, and cache the result; strings may be UTF-8 bytes."""
     return encoded(attribute(name, value))
 
 
@@ -126,7 +126,7 @@ def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None 
 
 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
-    """Return values by name: lists for list members, integers (63 bits) from INTEGERS or from text in `string_val`."""
+    """Return values by name. List members give lists; INTEGERS and numbers in `string_val` give 63-bit integers."""
     values: dict[str, Any] = {}
     for given in attributes:
         member, actual = OWN_MEMBERS.get(given.name) or MEMBERS.get(given.name), given.WhichOneof("value")

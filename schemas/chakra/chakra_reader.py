@@ -43,7 +43,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_et(path: str | os.PathLike[str]) -> Trace:
-    """Read an .et file: nodes in file order, then runtime calls in order of start. Takes 250 bytes per node."""
+    """Read an .et file: nodes in file order, then runtime calls by start time. This takes 250 bytes per node."""
     metadata, messages = read_encoded(path)
     file = shown_name(path)
     if not written_by_etplus(metadata):
@@ -79,7 +79,7 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[reading.Encode
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
-    """Write messages as ET+; return the number of nodes and calls. Takes 50 bytes of memory per node and dependency."""
+    """Write messages as ET+; return the number of nodes and calls. This takes 50 bytes per node and dependency."""
     if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
         trace.write(output)
@@ -93,7 +93,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
 
 
 class _ReadNode(NamedTuple):
-    """A node without times, its times (`ts`, `dur` and `exclusive` in ns), and the encoded message."""
+    """A node, its times (`ts`, `dur` and `exclusive` in ns), which the node omits, and its encoded message."""
 
     node: EtPlusNode
     times: tuple[int, int, int]

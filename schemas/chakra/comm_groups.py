@@ -56,7 +56,7 @@ def group_name(value: Any) -> str:
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Return the ranks of each group: from the group file, else the ranks that use it (`used` maps ranks to names)."""
+    """Return each group's ranks: from the group file, else the ranks that use the group (`used`: rank to names)."""
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
         for name in names:

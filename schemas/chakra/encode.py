@@ -1,4 +1,4 @@
-"""Encode Chakra nodes in protobuf's wire format, column by column: one array operation encodes a field of many nodes.
+"""Encode Chakra nodes in protobuf's wire format by column: one array operation encodes a field of many nodes.
 
 The bytes equal `Node.SerializeToString`: fields are in order of their numbers, and zeros outside a oneof are omitted.
 """
@@ -67,7 +67,7 @@ _LENGTHS = _Lengths()
 
 
 def text_field(tag: bytes, text: bytes) -> bytes:
-    """Encode a UTF-8 text or a list of varints as a field; empty values are omitted."""
+    """Encode a UTF-8 string or a list of varints as a field; omit empty values."""
     return tag + _LENGTHS[len(text)] + text if text else b""
 
 

@@ -1,9 +1,9 @@
-"""Read Chakra traces from other producers: kernels, host operators and communications.
+"""Read the kernels, host operators and communications of Chakra traces that other programs wrote.
 
 Chakra's own converter, text converters and generators write no start times. `list_schedule` then predicts the times of
 nodes, and `Trace.times_recorded` is False. As in simulators, a node starts on its stream or thread when all its
-dependencies have ended, lowest id first. The first node in `ctrl_deps` is the caller. A caller's own time precedes its
-callees, and its duration includes them.
+dependencies have ended, lowest id first. The first node in `ctrl_deps` is the caller. A caller's self time precedes
+its callees, and its duration includes them.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class _Waits:
         return distinct_rows(*found.T)[0]
 
     def pairs(self, *, callers_on_host: bool = True) -> tuple[IntColumn, IntColumn]:
-        """Return pairs of a row and a row that waits for it; the caller (first in `ctrl_deps`) is also a dependency."""
+        """Return (row, row that waits for it) pairs; the caller (first in `ctrl_deps`) is also a dependency."""
         ids, lanes, source, target, caller, called = (
             np.frombuffer(column, np.int64)
             for column in (self.ids, self.lanes, self.source, self.target, self.caller, self.called)
@@ -183,7 +183,7 @@ class _Waits:
         return np.concatenate([needed, above[known]]), waiting
 
     def resources(self) -> IntColumn:
-        """Return the stream or thread of each row; −1 for metadata and receives, which do not block other work."""
+        """Return the stream or thread of each row; −1 for metadata and receives, because they block no other work."""
         lanes, receives = np.frombuffer(self.lanes, np.int64), np.frombuffer(self.receives, np.int8)
         runs = lanes // _CLASS
         number = distinct_rows(runs == _HOST, lanes % _CLASS)[1]

@@ -11,7 +11,7 @@ from ...trace.columns import IntColumn
 
 
 class Schedule(NamedTuple):
-    """Time of each point in ns (−1 on or after a cycle), and the scheduled points in order of dependencies."""
+    """The time of each point in ns (−1 on or after a cycle), and the scheduled points, dependencies first."""
 
     time: IntColumn
     order: IntColumn
@@ -22,7 +22,7 @@ def list_schedule(
 ) -> Schedule:
     """Compute the time of each point: a point is reached when the lags of all edges to it have passed.
 
-    An item lasts from its begin point to its end point, on a lane. A free lane runs the first item that is ready.
+    An item occupies a lane from its begin point to its end point. A free lane runs the first item that is ready.
 
     Args:
         source, target, lag: one entry per edge; lags are in ns and not negative.

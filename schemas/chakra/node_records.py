@@ -124,7 +124,7 @@ def form_of(kind: int, *, flat: bool) -> type[Any]:
 
 
 def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
-    """Read JSON objects as records; also map the position of a record to the undecoded fields that `form` lacks."""
+    """Read JSON objects as records; also map positions of records to undecoded fields that `form` lacks."""
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
     except UNREADABLE:

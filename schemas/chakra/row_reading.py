@@ -1,4 +1,4 @@
-"""Checks shared by the readers of Chakra files from etplus and from other producers."""
+"""Checks that the readers of Chakra files from etplus and from other programs share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_range(file: str, node: Node) -> None:
 
 
 def check_ids(file: str, block: Sequence[Encoded]) -> None:
-    """Refuse duplicate ids. Each block is checked on its own, because a file that repeats itself may be endless."""
+    """Refuse duplicate ids. Check block by block, because a file that repeats itself may be endless."""
     if len({node.id for node, _ in block}) < len(block):
         number, count = Counter(node.id for node, _ in block).most_common(1)[0]
         raise TraceFormatError(file, f"node {number}", f"{count} nodes have this id", CHECK)

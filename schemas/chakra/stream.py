@@ -208,7 +208,7 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Read a varint; return the offset after it, and its value, −1 if the data end inside the varint."""
+    """Read a varint; return the offset after it, and its value or, if the data end inside the varint, −1."""
     value = 0
     for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
@@ -250,7 +250,7 @@ def write_json(
 ) -> int:
     """Write a trace as JSON (`lines`: JSON Lines), metadata first; return the number of nodes.
 
-    64-bit integers are written as numbers (protobuf's JSON uses strings), non-finite numbers as null, bytes as base64.
+    64-bit integers become numbers (protobuf's JSON uses strings), non-finite numbers become null, bytes become base64.
     """
     count = -1
     with open_output(path) as file:

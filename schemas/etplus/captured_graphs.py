@@ -73,7 +73,7 @@ def section_of(captured: CapturedGraphs) -> bytes:
 
 
 def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
-    """Return the JSON member `captured_by` of each linked event, with a leading comma."""
+    """Return the JSON member `captured_by` of each linked event, starting with a comma."""
     columns = (column.tolist() for column in (links.event, links.op, links.link, links.replay))
     return {
         event: b', "captured_by": {"op": %d, "link": "%b", "replay": %d}' % (op, LINK_NAMES[link].encode(), replay)

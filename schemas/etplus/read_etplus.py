@@ -53,7 +53,7 @@ class _Times(msgspec.Struct, gc=False):
 
 
 class _ExactTimes(msgspec.Struct, gc=False):
-    """Times with all decimals; a double is too imprecise for fractional µs since the epoch."""
+    """Times with all their decimals, because doubles cannot represent fractions of µs since the epoch."""
 
     ts: Decimal | None = None
     dur: Decimal | None = None
@@ -62,7 +62,7 @@ class _ExactTimes(msgspec.Struct, gc=False):
 
 
 class Node(_Times, kw_only=True, gc=False):
-    """The fields of a record that become columns; a record is an ET node, a GPU event or a runtime call."""
+    """Fields that become columns, for records of any kind: ET nodes, GPU events and runtime calls."""
 
     id: Id
     name: str
@@ -123,7 +123,7 @@ class _ArrayBlock(NamedTuple):
 def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
     """Read an ET+ file of either layout; infer the edges that Chakra's linker (chakra_trace_link) does not write.
 
-    Raise TraceFormatError for other files, and for files that contradict themselves.
+    Raise TraceFormatError for other files and for contradictory files.
     """
     return parse_etplus(load(source), without_times=without_times)
 
@@ -254,7 +254,7 @@ class _Reader:
 
 
 class NodeRows:
-    """Fills a `TraceBuilder` with records, block by block; `usual` is True while all `attrs` fit `_UsualAttrs`."""
+    """Fills a `TraceBuilder` with records in blocks; `usual` stays True while all `attrs` fit `_UsualAttrs`."""
 
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
@@ -327,7 +327,7 @@ class NodeRows:
 
 
 def _repeats(attrs: Any) -> bool:
-    """Return True if an attribute that is a column is repeated after the usual attributes; its last value is valid."""
+    """Return True if an attribute that is a column occurs again after the usual ones; its last value counts."""
     if attrs is None or attrs.further_0 is None:
         return False
     return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))
@@ -355,7 +355,7 @@ NO_EDGES = "the file has no edges (written by another linker); they were inferre
 
 
 def infer_edges(trace: Trace) -> Trace:
-    """Add inferred edges to rows that start later; the number of dropped edges is in `notes`."""
+    """Add inferred edges, but drop edges to rows that start earlier; `notes` contains the number of dropped edges."""
     parent, events = trace.nodes.parent_row, np.flatnonzero(trace.nodes.kind == GPU)
     on_top = trace.nodes.timed & (trace.nodes.kind == CPU) & ((parent < 0) | trace.nodes.structural[parent])
     launched = events[parent[events] >= 0]
@@ -386,14 +386,14 @@ def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> I
 
 
 def _sync(trace: Trace) -> IntColumn:
-    """Return edges from GPU events to the CPU operators that wait for them; ignores the copies in GPU nodes."""
+    """Return edges from GPU events to the CPU operators that wait for them; ignore the copies in GPU nodes."""
     row_of = dict(zip(trace.nodes.id.tolist(), range(len(trace)), strict=True))
     waits = [(row, ids) for row, ids in trace.sync_dep.items() if trace.nodes.kind[row] == CPU]
     return _pairs([(row_of[i], row) for row, ids in waits for i in ids if i in row_of])
 
 
 def _handoffs(trace: Trace) -> IntColumn:
-    """Return edges to operators that wait for an operator on another thread; only the first of consecutive waiters."""
+    """Return edges to operators that wait for another thread, but only to the first of consecutive waiters."""
     rows = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind == CPU))
     order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     waits_for = trace.nodes.inter_thread_dep[order]

@@ -1,4 +1,4 @@
-"""Records of trace rows: the keys that linking adds, a base class for stores of texts, and files in memory."""
+"""JSON records of trace rows: the keys that linking adds, a base class for stores, and files in memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "
 
 class RowSource(Protocol):
     """The rows of a linked trace, created in blocks on demand. Members are as in `Trace`, except `edges` (between ids),
-    `tids` (JSON texts of Kineto's threads) and `unattached` (indices in Kineto's `traceEvents`)."""
+    `tids` (Kineto's threads as JSON) and `unattached` (indices in Kineto's `traceEvents`)."""
 
     @property
     def kind(self) -> npt.NDArray[np.int8]: ...
@@ -93,7 +93,7 @@ class RowSource(Protocol):
 
 
 class TextRecords(RecordStore):
-    """A store of texts; subclasses define `texts` and `chunks`."""
+    """A store of JSON records; subclasses define `texts` and `chunks`."""
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file; `jobs` has no effect."""
@@ -150,7 +150,7 @@ class FileRecords(TextRecords):
 
 @dataclass(frozen=True)
 class MadeRecords(TextRecords):
-    """Records that functions create on demand; the optional functions are faster than reading the texts."""
+    """Records that functions create on demand; the optional functions are faster than reading the records."""
 
     make: Callable[[IntColumn], list[bytes]]  # returns the records of the given rows as JSON
     whole: Callable[[], Iterator[bytes]]  # yields the ET+ file piece by piece
@@ -201,7 +201,7 @@ def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
 
 
 def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """Translate an old id to a new id, 0 for a node that is not in the file; keep strings and null."""
+    """Translate an old id to a new id, or to 0 if the file lacks the node; keep strings and null."""
     try:
         return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
     except UNREADABLE:

@@ -116,7 +116,7 @@ _decode_repeated = msgspec.json.Decoder(list[_RepeatedEvent]).decode
 
 
 def counterpart_texts(links: CounterpartLinks, ids: Sequence[int]) -> dict[int, bytes]:
-    """Return the JSON member `counterpart` of each event, with a leading comma; `ids` lists the counterparts' ids."""
+    """Return the JSON member `counterpart` of each event, starting with a comma; `ids` lists the counterparts."""
     same = (b"true" if known else b"false" for known in links.same_module.tolist())
     columns = zip(links.event.tolist(), ids, same, strict=True)
     return {event: b', "counterpart": {"node": %d, "same_module": %b}' % (of, known) for event, of, known in columns}

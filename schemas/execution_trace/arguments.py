@@ -45,7 +45,7 @@ def attribute_type(name: str, number: Any = int) -> Any:
 
 
 class UndecodedSide(msgspec.Struct, gc=False):
-    """Inputs or outputs of a call: undecoded lists with one entry per argument; b"" if not recorded."""
+    """The inputs or outputs of a call: undecoded lists with one entry per argument; b"" if not recorded."""
 
     values: msgspec.Raw = ABSENT
     shapes: msgspec.Raw = ABSENT
@@ -157,7 +157,7 @@ decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
 
 def undecoded_arguments(text: bytes) -> Arguments | None:
-    """Return the undecoded arguments in a node's text; None if the text is not a JSON object."""
+    """Return the undecoded arguments in a node's JSON text; None if the text is not an object."""
     try:
         found = _decode_later(text)
         return _arguments_of(_decode_any(text)) if found.input_shapes else found
@@ -216,7 +216,7 @@ def recorded_groups(inputs: DecodedSide) -> list[Any]:
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
-    """Return the process groups that an input of a node lists, or None; `quoted` if `text` is a JSON string."""
+    """Return the process groups that a node's input lists, or None; `quoted` means that `text` is a JSON string."""
     with contextlib.suppress(*UNREADABLE):
         groups = msgspec.json.decode(msgspec.json.decode(text, type=str) if quoted else text)
         return groups if isinstance(groups, list) else None
@@ -232,7 +232,7 @@ def whole_sides(text: bytes) -> WholeSides:
 
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
-    """Return the JSON members of a node's inputs and outputs, to be copied into a node of the same layout."""
+    """Return a node's inputs and outputs as JSON members that can be copied into a node of the same layout."""
     return _tensor_members(_decode_any(text), flat)
 
 
@@ -252,7 +252,7 @@ def launched_members(text: bytes, *, flat: bool) -> bytes:
 
 
 def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return `attrs` of a node with only ET_ATTRIBUTES; missing attributes get their null value."""
+    """Return `attrs` with only ET_ATTRIBUTES; missing attributes get their null values."""
     return [
         {"name": name, "type": kind, "value": given.get(name, none)} for name, (kind, none) in ET_ATTRIBUTES.items()
     ]

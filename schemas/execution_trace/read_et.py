@@ -1,4 +1,4 @@
-"""Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1) into node columns and positions of node texts.
+"""Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1) into columns, and find each node's text.
 
 Schema 1.0.1 has flat nodes; later schemas have `ctrl_deps` and `attrs`, which begin with ATTRIBUTES.
 """
@@ -57,7 +57,7 @@ _PlainAttrs: Any = msgspec.defstruct(
 
 
 class _PlainNode(msgspec.Struct, gc=False):
-    """A node with only PyTorch's attributes, all exact as doubles, so that `NumberRows` can read it."""
+    """A node that `NumberRows` can read: it has only PyTorch's attributes, and doubles represent them exactly."""
 
     id: int
     name: str
@@ -78,7 +78,7 @@ class NodeTexts(Protocol):
 
 @dataclass(frozen=True)
 class ExecutionTrace:
-    """An ET as columns with one entry per node, in file order."""
+    """The columns of an ET, with one entry per node in file order."""
 
     file: str
     schema: str  # from "1.0.1" to "1.1.1-chakra.1.0.0"
@@ -168,7 +168,7 @@ def _build(
 def _without_circles(
     ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Break caller cycles by moving their nodes below the thread or first node; return moved nodes and all callers."""
+    """Break cycles of callers by moving their nodes below a thread or the first node; return moved nodes, callers."""
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers smaller ids than their callees.
@@ -196,7 +196,7 @@ def _with_callers(texts: RecordTexts, before: IntColumn, parent: IntColumn, flat
 
 
 def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
-    """Return start and duration in s; `time` is local time, `start_ts` and `finish_ts` are ms on another clock."""
+    """Return start and duration in s. `time` is local time; `start_ts` and `finish_ts` are in ms on another clock."""
     try:
         begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
         start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))

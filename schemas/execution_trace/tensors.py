@@ -1,4 +1,4 @@
-"""Read tensors and values in the arguments of ET nodes: uses of storages as columns, and signatures.
+"""Read tensors and values in the arguments of ET nodes: columns of storage uses, and signatures.
 
 In all schemas, a tensor is `[tensor id, storage id, offset, numel, itemsize, device]`; offsets count elements.
 """
@@ -106,7 +106,7 @@ def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:
 
 
 def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> IntColumn:
-    """Parse the numbers in spans of a text; −1 for spans with other characters or too many digits."""
+    """Parse the numbers in spans of a text; a span with other characters or too many digits gives −1."""
     length = end - begin
     good = (length > 0) & (length <= _MAX_DIGITS)
     value = np.zeros(len(begin), np.int64)

@@ -1,1 +1,1 @@
-"""Files from PyTorch's compiler, and graph annotations, that belong to traces."""
+"""Files that belong to traces: files from PyTorch's compiler, and graph annotations."""

@@ -1,4 +1,4 @@
-"""Read files about compiled or captured kernels; the user passes them, or they lie next to a Kineto trace."""
+"""Read files about compiled or captured kernels, which the user passes or which lie next to a Kineto trace."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
 
 
 def read_node_mappings(source: Source) -> CompiledGraph:
-    """Read the node mappings of a graph; only the file or folder name tells its direction."""
+    """Read the node mappings of a graph; only the file's or folder's name shows if the graph is forward or backward."""
     blob = load(source, trace=False)
     try:
         given = msgspec.json.decode(blob.data, type=_Mappings)
@@ -205,7 +205,7 @@ def read_node_mappings(source: Source) -> CompiledGraph:
 
 
 def _kernel(key: str, given: _Kernel | None) -> CompiledKernel | None:
-    """Return the kernel for a name with a handle, else None: Inductor lists some kernels again without a handle."""
+    """Return the kernel if the name has a handle, else None, because Inductor lists some kernels again without it."""
     name, _, handle = key.rpartition(":")
     if not name or not (handle.isascii() and handle.isdecimal()) or len(handle) > 9:
         return None

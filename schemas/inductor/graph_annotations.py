@@ -41,7 +41,7 @@ def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
 
 
 def annotation_of(value: Any) -> NodeAnnotation:
-    """Read an annotation: an object, or a list whose last object counts; a string contains no module."""
+    """Read an annotation: an object, or a list in which later objects override earlier ones; strings have no module."""
     known: dict[str, Any] = {}
     for part in value if isinstance(value, list) else [value]:
         known |= part if isinstance(part, dict) else {}
@@ -93,7 +93,7 @@ def frames_of_traceback(text: str) -> Frames:
 
 
 def frames_of_lines(text: str) -> Frames:
-    """Return the frames of a traceback, or of a text with one frame per line, innermost first."""
+    """Return the frames of a traceback, or of a string with one frame per line, innermost first."""
     found = frames_of_traceback(text)
     if found:
         return found

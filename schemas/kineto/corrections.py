@@ -1,7 +1,7 @@
 """Correct event tables: launch ids in unusual places, and the output of PyTorch's Cuspy exporter.
 
-Cuspy (torch/profiler/_cuspy) gives copies generic names, with their kinds in arguments. Dependencies between nodes of a
-CUDA graph are "ac2g" flows with ids from 2**40 on. A graph node may be on another lane than `original_stream`.
+Cuspy (torch/profiler/_cuspy) names all copies alike; arguments contain their kinds. Dependencies between nodes of a
+CUDA graph are "ac2g" flows with ids from 2**40 on. A graph node may be on a lane that is not `original_stream`.
 ROCm files may lack `correlation`: `External id` of a launch and of its GPU work is then the id of the "ac2g" flow, and
 the process and thread of an event are its device and stream.
 """
@@ -46,7 +46,7 @@ def whole_us(ts: IntColumn) -> IntColumn:
 
 
 def with_copy_names(events: EventTable) -> EventTable:
-    """Name copies and memsets by their kinds, like Kineto: "Memcpy HtoD (Pageable -> Device)"."""
+    """Name copies and memsets by their kinds, as Kineto does: "Memcpy HtoD (Pageable -> Device)"."""
     bare = np.array([name in _BARE for name in events.names], np.bool_)
     rows = np.flatnonzero(events.mask(COPY_CATEGORIES))
     rows = rows[bare[events.name[rows]]] if len(rows) else rows
@@ -105,7 +105,7 @@ def _with_correlations(events: EventTable, flows: FlowTable, gpu: IntColumn, mod
 
 
 def _keys(thread: npt.NDArray[np.int32], number: IntColumn) -> IntColumn:
-    """Combine thread and flow id (or −1) into one number, because flow ids are unique only per process."""
+    """Combine thread and flow id (−1 if missing) into one number, because flow ids are unique only per process."""
     return thread.astype(np.int64) * GRAPH_ARROW + np.where(number < GRAPH_ARROW, number, -1)
 
 

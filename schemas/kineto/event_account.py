@@ -1,4 +1,4 @@
-"""Count the events of a Kineto trace as read, not used, or dropped (by reason); remove duplicates."""
+"""Count how many events of a Kineto trace were read, not used, or dropped (by reason); remove duplicates."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class EventAccount:
 
     @property
     def found(self) -> str:
-        """Text that lists the categories and phases that were not read, most frequent first."""
+        """A list of the categories and phases that were not used, as a string, most frequent first."""
         return _listed(Counter(self.not_used) + Counter(self.dropped))
 
     def warning(self, already_reported: int) -> str:
-        """Return a sentence about dropped events, "" if none; another warning covers `already_reported` of them."""
+        """Return a sentence about dropped events, or "" if there are none; `already_reported` of them are known."""
         dropped = +(Counter(self.dropped) - Counter({_UNREADABLE: already_reported}))
         if not dropped:
             return ""
@@ -77,7 +77,7 @@ def _listed(counts: Counter[str]) -> str:
 def account_for(
     parts: Sequence[EventPart], tables: Tables, categories: list[str], *, pairs: int, repeated: int
 ) -> EventAccount:
-    """Count all events by outcome, from the kept events, the closed pairs and the removed duplicates."""
+    """Count all events by outcome, based on kept events, closed pairs and removed duplicates."""
     phases = sum((part.phases for part in parts), Counter[str]())
     read, not_used, dropped = Counter[str](), Counter[str](), Counter[str]()
     of_category = np.bincount(tables["events"]["category"], minlength=len(categories)).tolist()

@@ -44,7 +44,7 @@ _WAVEFRONT = 64  # `warpSize` on AMD's data-center GPUs is the number of work it
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
-    """Kernel name and launch sizes of a launch call or GPU event; −1 if not recorded."""
+    """The kernel name and launch sizes of a launch call or GPU event; sizes are −1 if not recorded."""
 
     kernel: str | None = None
     grid: _Grid = (-1, -1, -1)
@@ -56,7 +56,7 @@ class LaunchArgs(msgspec.Struct, gc=False):
 
 
 class GraphNodeArgs(LaunchArgs, gc=False):
-    """Launch sizes and graph node id of a GPU event in a replayed graph; the id is 0 if not recorded."""
+    """The launch sizes and graph node id of a GPU event in a replayed graph; the id is 0 if not recorded."""
 
     node: int = msgspec.field(default=0, name="graph node id")
 
@@ -104,13 +104,13 @@ _WorkArgs = _raw_args(
 
 
 def work_args(text: bytes) -> tuple[bytes, ...]:
-    """Return the arguments that distinguish GPU events with the same name, as JSON texts; b"" if not recorded."""
+    """Return the arguments that distinguish GPU events with the same name, as JSON; b"" if not recorded."""
     found: msgspec.Struct = _read(text, _WorkArgs) or _WorkArgs()
     return tuple(map(bytes, msgspec.structs.astuple(found)))
 
 
 def launch_sizes(trace: Trace) -> IntColumn:
-    """Return the number of blocks and of threads per block of each GPU event, int64 (n, 2), 0 if not recorded.
+    """Return each GPU event's numbers of blocks and of threads per block, int64 (n, 2); 0 if not recorded.
 
     `hipExtModuleLaunchKernel` (MIOpen, Tensile) specifies the grid in work items, other launches in blocks. If the
     launch is unknown, a kernel without parameters has its grid in work items, unless Triton compiled it.
@@ -163,7 +163,7 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
 
 
 def int_list(value: Any) -> list[int] | None:
-    """Return a list of integers, also from a string ("[0, 1]"); None for other values and truncated lists."""
+    """Return a list of integers, given as a list or a string ("[0, 1]"); None for other values and truncated lists."""
     if isinstance(value, str):
         with contextlib.suppress(msgspec.MsgspecError):
             value = msgspec.json.decode(value)
@@ -171,7 +171,7 @@ def int_list(value: Any) -> list[int] | None:
 
 
 def size_of_copy(args: bytes) -> int:
-    """Return the size of a copy or memset in bytes, −1 if not recorded."""
+    """Return the size of a copy or memset in bytes; −1 if not recorded."""
     try:
         size = (msgspec.json.decode(args) or {}).get("bytes")
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Convert rows of a trace to Kineto events, and list recorded events that are not rows."""
+"""Convert rows of a trace to Kineto events, and list the recorded events that did not become rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ROWS = 4096  # Rows are converted in blocks of this size.
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """Return the top-level keys of a Kineto trace for an ET+; `zero` is the wall-clock ns of the file's time 0."""
+    """Return the top-level keys of a Kineto trace for an ET+; `zero` is the wall-clock time (ns) of the file's 0."""
     _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
     known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
@@ -52,7 +52,7 @@ def _integer(digits: str) -> int | float:
 
 
 def category(trace: Trace, row: Row) -> str:
-    """Return Kineto's category of a row; for runtime calls it follows from the name, because ET+ does not store it."""
+    """Return Kineto's category of a row; ET+ does not store it for runtime calls, so their name decides."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.nodes.category[row]]
@@ -84,7 +84,7 @@ Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
 
 
 def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
-    """Return the numeric arguments that Kineto writes before the recorded arguments, and those it writes after them."""
+    """Return the numeric arguments that Kineto writes before the recorded arguments, and the ones after them."""
     kind, own, caller = trace.nodes.kind[rows], trace.nodes.id[rows], trace.nodes.parent_row[rows]
     every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
     op = ~(gpu | runtime)
@@ -179,7 +179,7 @@ class OtherEvent:
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:
-    """Return all other events in order of start, outer events first; for linked traces only those within the span."""
+    """Return all other events by start time, outer events first; for linked traces, only events within the span."""
     found = (_event(index, text) for index, text in trace.texts.other_events())
     timed = [event for event in found if event is not None]
     if trace.outputs_recorded:

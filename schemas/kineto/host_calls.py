@@ -1,4 +1,4 @@
-"""Match collectives of host backends (Gloo, MPI), by order, with the `c10d::` calls that issued them."""
+"""Match collectives of host backends (Gloo, MPI) to the `c10d::` calls that issued them, based on their order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHARDED = ("_allgather_base_", "_reduce_scatter_base_")  # These calls take a f
 def outermost_calls(
     parent: IntColumn, name: npt.NDArray[np.integer], names: Sequence[str], timed: npt.NDArray[np.bool_]
 ) -> IntColumn:
-    """Return the `timed` calls that issue a collective; of nested calls with the same name, only the outermost."""
+    """Return the `timed` calls that issue a collective; if calls with the same name are nested, only the outermost."""
     calls = matching(name, names, _ISSUING_CALL.fullmatch)
     above = nearest(parent, parent, calls)
     return np.flatnonzero(calls & timed & ((above < 0) | (name[above] != name)))
@@ -37,7 +37,7 @@ def pair_with_calls(
     *,
     numbered: bool = False,
 ) -> IntColumn:
-    """Return ascending pairs of a host collective and its call, int64 (n, 2), from positions in call order.
+    """Return (host collective, its call) pairs, ascending, as int64 (n, 2); the inputs are positions in call order.
 
     The n-th collective belongs to the n-th call. If the counts differ, or if collectives were `numbered` when issued,
     a collective belongs to the last call before it.
@@ -65,7 +65,7 @@ def named_group(values: Sequence[Any], groups: Collection[str]) -> str | None:
 
 
 def group_size_of(call: str, values: Sequence[Any]) -> int | None:
-    """Return the group size: elements of the full tensor per element of the shard (entry 3 of a tensor)."""
+    """Return the group size: the full tensor's number of elements (entry 3 of a tensor) divided by the shard's."""
     if not call.endswith(_SHARDED):
         return None
     elements = [value[3] for value in values[:2] if isinstance(value, list) and len(value) == 6]

@@ -132,7 +132,7 @@ def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
 
 
 def inputs_key(given: UndecodedSide) -> tuple[bytes | int, ...]:
-    """Return a key that is equal for inputs with equal `input_args`, whatever their tensor ids."""
+    """Return a key that is the same for inputs with the same `input_args`, even if their tensor ids differ."""
     shapes, types, strides = bytes(given.shapes), bytes(given.types), bytes(given.strides)
     try:
         values = _decode_values(given.values)
@@ -202,7 +202,7 @@ def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
-    """Return how to compare each input ("shape", "scalar", "dtype" or ""), and both types; [] if the counts differ."""
+    """Return how to compare each input ("shape", "scalar", "dtype", "") and its two types; [] if the counts differ."""
     listed = msgspec.json.decode(types, type=list[str]), msgspec.json.decode(kinds, type=list[str])
     result = []
     for ours, theirs in zip(*listed, strict=False):

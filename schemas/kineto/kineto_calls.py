@@ -1,4 +1,4 @@
-"""Order Kineto's CPU events as calls with callers, and find the calls that are open at a given time."""
+"""Arrange Kineto's CPU events as calls with callers, and find the calls that are open at a given time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
 def enclosing_call(
     calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the innermost `wanted` call that is open at the start of each interval; −1 for none.
+    """Return the innermost `wanted` call that is open when each interval starts; −1 if there is none.
 
     A call that ends exactly at the start is open if the interval also ends there: older files truncate times to µs, so
     the last launch in a call may seem to begin when the call ends.
@@ -61,7 +61,7 @@ def enclosing_call(
 def open_caller(
     calls: CpuCalls, start: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the innermost open call among each call in `start` (−1 for none) and its callers; see `enclosing_call`."""
+    """Return the innermost open call among each call in `start` (−1: no call) and its callers; see `enclosing_call`."""
     at = start.copy() if wanted is None else nearest(start, calls.parent, wanted)
     active = np.flatnonzero(at >= 0)
     while len(active):

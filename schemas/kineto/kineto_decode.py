@@ -50,7 +50,7 @@ _NO_NUMBERS, _NO_ARGS = _Numbers(), _AnyArgs()
 
 
 class _Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
-    """A duration event; its fields are in the order of the file, because that decodes fastest."""
+    """A duration event; its fields have the same order as in files, because this order decodes fastest."""
 
     cat: str = ""
     name: str = ""
@@ -110,7 +110,7 @@ _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(
 
 
 def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[str], object] | None = None) -> EventPart:
-    """Decode blocks of events; `modules` adds module forwards; errors go to `invalid`, or are raised without it."""
+    """Decode blocks of events; `modules` adds module forwards; errors go to `invalid` or, if None, are raised."""
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
         check_utf8(array)
@@ -201,7 +201,7 @@ class _AnyEvent(msgspec.Struct, gc=False):
 
 
 class _ExactEvent(_AnyEvent, gc=False):
-    """An event whose times keep all decimals; a double is too imprecise for fractional µs since the epoch."""
+    """An event whose times keep all decimals, because doubles cannot represent fractions of µs since the epoch."""
 
     ts: Decimal = Decimal(0)  # type: ignore[assignment]
     dur: Decimal = Decimal(0)  # type: ignore[assignment]
@@ -211,7 +211,7 @@ _decode_any, _decode_exact = (msgspec.json.Decoder(list[kind]).decode for kind i
 
 
 def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> None:
-    """Decode events of any PyTorch version; slower than `decode_plain`."""
+    """Decode events of any PyTorch version; this is slower than `decode_plain`."""
     decoded: list[Any] = _decode_any(array)
     ts = list(map(_TS, decoded))
     if ts and max(ts) >= EXACT_US and float in set(map(type, ts)):
@@ -246,7 +246,7 @@ def _take_kept(phases: Counter[str], starts: list[bool], memory: list[Any]) -> N
 def _decode_sound(
     array: bytes | memoryview, columns: EventColumns, *, modules: bool, invalid: Callable[[str], object]
 ) -> None:
-    """Decode the valid events of a block one by one; report invalid events, and count them without a kind."""
+    """Decode a block's valid events one by one; report invalid events and count them without their kind."""
     sound: list[bytes | msgspec.Raw] = []
     for text in decode_raws(array):
         try:
@@ -259,7 +259,7 @@ def _decode_sound(
 
 
 def _check(array: bytes, modules: bool) -> None:
-    """Raise the same error as `decode_any` for an array with one event; 100 times as fast."""
+    """Raise the error that `decode_any` raises for an array with one event, but 100 times as fast."""
     event: Any = _decode_any(array)[0]
     if event.ph == "X":
         if event.cat == PYTHON_CATEGORY and not (modules and event.name.startswith(MODULE)):
@@ -296,7 +296,7 @@ def _add(
     numbers: dict[str, IntColumn],
     allocated: dict[str, IntColumn],
 ) -> None:
-    """Add a block; `times`: ts and dur of events, ts of flows, ts of memory events, ts and dur of Python calls (ns)."""
+    """Add a block; `times` (ns): ts and dur of events, ts of flows and memory events, ts and dur of Python calls."""
     (events, at), (frames, frames_at), (flows, starts), (memory, memory_at) = kept
     ts, dur, flow_ts, memory_ts, frame_ts, frame_dur = times
     if ts.min(initial=0) < 0:

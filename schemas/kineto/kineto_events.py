@@ -43,7 +43,7 @@ class EventPart:
 
 
 class EventColumns:
-    """Events collected so far; `count` includes events that are not kept."""
+    """The events that were collected so far; `count` includes events that are not kept."""
 
     def __init__(self) -> None:
         self.count = self._blocks_end = self.impossible_frames = 0
@@ -75,7 +75,7 @@ class EventColumns:
     def add_flows(
         self, start: npt.NDArray[np.bool_], category: Values, thread: Values, flow_id: IntColumn, ts: IntColumn
     ) -> None:
-        """Append flow events (ph "s" and "f"); `start` is True for "s", `flow_id` is −1 for none, and `ts` is in ns."""
+        """Append flow events (ph "s" and "f"); `start` is True for "s", `flow_id` is −1 if unknown, `ts` is in ns."""
         codes = {"category": self._codes("category", category), "thread": self._codes("thread", thread)}
         self._flows.append({"start": start, "id": flow_id, "ts": ts, **codes})
 

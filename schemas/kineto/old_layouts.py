@@ -1,7 +1,7 @@
 """Convert events from other writers and from PyTorch 1.8 to 1.12 to PyTorch's current format.
 
-- PyTorch 1.8 to 1.12: categories "Operator", "Runtime", "Kernel", "Memcpy", "Memset"; threads as texts ("stream 7");
-  id names in lower case; profiler annotations recorded as operators (libkineto/src/output_json.cpp of 2021).
+- PyTorch 1.8 to 1.12: categories "Operator", "Runtime", "Kernel", "Memcpy", "Memset"; threads as strings ("stream 7");
+  lowercase id names; profiler annotations recorded as operators (libkineto/src/output_json.cpp of 2021).
 - Begin and end events (phases "B" and "E") instead of one event with a duration.
 - Times written as strings.
 - PyTorch's profiler before Kineto: processes "CPU functions" and "CUDA functions", and no categories.
@@ -87,7 +87,7 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """Return the events in the current format, in the same order, and the number of begin events that were closed."""
+    """Return the events in the current format and the same order, and how many begin events were closed."""
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
         phase = _phase(text)
@@ -102,7 +102,7 @@ def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
 
 
 class _Edge(NamedTuple):
-    """A begin or end event, with its time in µs; `args` of the end are added to the converted event."""
+    """A begin or end event and its time in µs; the converted event also gets the `args` of the end event."""
 
     ts: Decimal
     event: int
@@ -113,7 +113,7 @@ class _Edge(NamedTuple):
 
 
 def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
-    """Return duration (µs) and arguments per begin event; an end with a name closes the last begin with that name."""
+    """Return duration (µs) and arguments per begin event; a named end closes the last begin of the same name."""
     waiting: dict[Any, list[_Edge]] = defaultdict(list)
     ends: dict[int, tuple[Decimal, Fields]] = {}
     for edge in sorted(edges, key=lambda edge: edge.ts):

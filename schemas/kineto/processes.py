@@ -31,7 +31,7 @@ _Table = TypeVar("_Table")
 
 
 def processes_of(kineto: KinetoTrace) -> list[ProcessRank]:
-    """Return the processes of a merged trace by rank; [] if the trace has a single process. See `ProcessOwners`."""
+    """Return a merged trace's processes, ordered by rank; [] if the trace has a single process. See `ProcessOwners`."""
     if len({process for process, _ in kineto.events.threads}) < 2:
         return []
     owners = ProcessOwners(kineto)
@@ -70,7 +70,7 @@ def one_process(
 
 
 def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[int]]) -> list[int]:
-    """Return the rank of each process: from etplus's header or from labels, else in order of device and process id."""
+    """Return each process's rank: from etplus's header or labels, else by the order of devices and process ids."""
     stated, pids = kineto.header_value(RANKS), [label.number for label in labels]
     if isinstance(stated, dict) and all(str(pid) in stated for pid in pids):
         return pids
@@ -118,7 +118,7 @@ def _numbered(thread: tuple[int | str, int | str]) -> tuple[int | str, int | str
 
 
 def _header(kineto: KinetoTrace, pid: int) -> dict[str, msgspec.Raw]:
-    """Return the header of a process: its own part in files from etplus, else the header without `_OF_ONE_RANK`."""
+    """Return a process's header: its own header in files from etplus, else the header without `_OF_ONE_RANK`."""
     stated = kineto.header_value(RANKS)
     own = stated.get(str(pid)) if isinstance(stated, dict) else None
     info = {key: value for key, value in kineto.distributed_info.items() if key not in _OF_ONE_RANK}
@@ -212,12 +212,12 @@ class ProcessOwners:
 
     @cached_property
     def of_processes(self) -> IntColumn:
-        """Position of the rank that owns all events of each process; −1 if several ranks share a process."""
+        """For each process, the position of the rank that owns all its events; −1 if several ranks share it."""
         return self._of_lanes(self.of_events)
 
     @cached_property
     def _of_processes(self) -> IntColumn:
-        """Rank of each process: the process itself, the rank with its label, or the parent process; −1 for none."""
+        """The rank of each process: the process itself, the rank with its label, or its parent process; −1 if none."""
         owner = inverse_positions(len(self.labels), self.ranks)
         prefixes = [self.labels[code].prefix for code in self.ranks.tolist()]
         for code in np.flatnonzero(owner < 0).tolist():
@@ -257,7 +257,7 @@ class ProcessOwners:
         return [lost[self._process[lost] == code] for code in codes]
 
     def _by_launches(self, owner: IntColumn, gpu: IntColumn) -> None:
-        """Assign a device's events to the rank that launched nearly all; on shared devices, to the only match."""
+        """Assign a device's events to the rank that launched nearly all; if devices are shared, to the only match."""
         lanes = self._lanes(owner, gpu)
         for rows in lanes:
             fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])

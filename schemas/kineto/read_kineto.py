@@ -57,7 +57,7 @@ class EventRecords:
             return list(chain.from_iterable(results))
 
     def args(self, index: IntColumn) -> list[bytes]:
-        """Return the undecoded `args` of events; neighbors in the file are read fastest."""
+        """Return the undecoded `args` of events; reading events that are neighbors in the file is fastest."""
         return self.read(index, lambda text: bytes(_decode_only_args(text).args))
 
     def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
@@ -138,7 +138,7 @@ class FlowTable:
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Calls of Python functions and forwards of modules (recorded with_stack=True), in file order."""
+    """Calls of Python functions and module forwards, in file order (recorded if with_stack=True)."""
 
     index: IntColumn  # the call's position in `traceEvents`; negative if the file has no record of the call
     ts: IntColumn  # in ns
@@ -161,7 +161,7 @@ class FrameTable:
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """Allocator events ("[memory]", recorded with profile_memory=True), in file order."""
+    """Allocator events ("[memory]"), in file order (recorded if profile_memory=True)."""
 
     index: IntColumn  # the event's position in `traceEvents`
     ts: IntColumn  # in ns

@@ -83,7 +83,7 @@ class Database:
     def rows(
         self, table: str, columns: Sequence[str], where: str = "1", *values: int
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield blocks of rows; for NULL and missing optional columns, numbers are −1 and texts None."""
+        """Yield blocks of rows; for NULL and missing optional columns, numbers are −1 and strings are None."""
         if not self.has(table):
             return
         self.table = table

@@ -2,7 +2,7 @@
 
 NVTX ranges become operators, annotations and modules; CUDA calls become runtime and driver calls; GPU events get
 Kineto's names. Events are indexed in this order: ranges, calls, kernels, copies, memsets, whole graphs,
-synchronization records, each in order of rows.
+synchronization records, in row order within each kind.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _data_edges(ranges: RangeDetails) -> IntColumn:
 
 
 class _EventArguments:
-    """Creates the JSON texts of events, which only contain `args` (see `EventTexts`); ranges come first."""
+    """Creates the JSON of events, which contains only `args` (see `EventTexts`); ranges come first."""
 
     def __init__(self, ranges: RangeDetails, gpu: Sequence[GpuArguments]) -> None:
         self._ranges, self._gpu = ranges, [part for part in gpu if len(part)]
@@ -184,7 +184,7 @@ _KERNEL = (
 
 
 class GpuArguments:
-    """Argument columns of consecutive events of one kind ("kernel", "copy", "memset", "graph", "synchronization")."""
+    """The arguments of consecutive events of one kind ("kernel", "copy", "memset", "graph", "synchronization")."""
 
     def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
         self.first, self._kind = first, kind
@@ -320,7 +320,7 @@ def _of(labels: tuple[str, ...], number: int) -> str:
 
 
 def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> IntColumn:
-    """Return, for each wait, the last record of its event with a smaller correlation; −1 for none."""
+    """Return, for each wait, its event's last record with a smaller correlation; −1 if there is none."""
     keys = [np.stack([columns["contextId"], columns["eventId"]], axis=1) for columns in (records, waits)]
     code = distinct_rows(*np.concatenate(keys).T)[1]
     ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]

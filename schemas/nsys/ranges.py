@@ -25,7 +25,7 @@ _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", 
 
 @dataclass(frozen=True)
 class RangeDetails:
-    """Details of ranges (the first events) for which the event table has no columns."""
+    """Details of ranges that the event table has no columns for; ranges are the first events."""
 
     op_id: IntColumn  # 0 if the range has no op id
     seq: IntColumn  # −1 if the range has no sequence number
@@ -89,7 +89,7 @@ def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
 def _innermost(
     thread: IntColumn, start: IntColumn, end: IntColumn, nested: IntColumn, probed: IntColumn, at: IntColumn
 ) -> IntColumn:
-    """Return the innermost nested range that is open at time `at` on the thread of each probed range, −1 for none."""
+    """Return the innermost nested range that is open at time `at` on each probed range's thread; −1 if none."""
     threads = np.concatenate([thread[nested], thread[probed]])
     begin, until = np.concatenate([start[nested], at[probed]]), np.concatenate([end[nested], at[probed]])
     row = np.concatenate([nested, np.full(len(probed), -1)])

@@ -63,7 +63,7 @@ VERSION = {"etplus_columns": str(layout.FORMAT)}  # Every table has this metadat
 
 
 class ArrowTables:
-    """The tables of a trace, created on demand; `spans` adds the position of each row's record in the ET+ text."""
+    """The tables of a trace, made on demand; `spans` adds columns: the position of each row's record in the ET+."""
 
     def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:
         self.trace, self._spans = trace, spans
@@ -259,5 +259,5 @@ class ArrowTables:
 
 
 def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:
-    """Return the values of a column at these positions, −1 at negative positions."""
+    """Return the values of a column at the given positions; −1 for negative positions."""
     return scatter(len(at), at >= 0, column[at[at >= 0]].astype(np.int64))

@@ -1,4 +1,4 @@
-"""Read traces stored as Parquet files: columns are read immediately, texts of rows on demand."""
+"""Read traces that are stored as Parquet files: columns immediately, and the JSON of rows on demand."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class _FolderReader:
         )  # fmt: skip
 
     def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]]:
-        """Return, for each row, the code of its launch arguments (−1 for none), and the arguments by code."""
+        """Return the code of each row's launch arguments (−1 if it has none), and the arguments by code."""
         table = StringTable()
         which = _codes(device.column("launch_args"), table)
         return scatter(self.meta.rows, _numbers(device, "row"), which), list(map(str.encode, table.values))
@@ -265,7 +265,7 @@ class _Text:
 
 @lru_cache(maxsize=_PIECES_KEPT)
 def _piece_of(path: Path, number: int, digest: str) -> bytes:
-    """Read a piece of a text. Close the file afterwards, because a job may have 10,000 files."""
+    """Read a piece of the text, then close the file, because a job may have 10,000 files."""
     with library("pyarrow.parquet").ParquetFile(path) as file:
         text: bytes = file.read_row_group(number).column("text")[0].as_py()
     if hashlib.blake2b(text, digest_size=16).hexdigest() != digest:
@@ -312,7 +312,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors per signature, and last the tensors of a node without one; shared with parts of the trace."""
+        """The tensors per signature; the last entry is for nodes without one. Parts of the trace share this."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
@@ -341,7 +341,7 @@ def _bytes(column: Any, binary: Any) -> list[bytes]:
 
 
 def _codes(column: Any, values: Sequence[str] | StringTable) -> npt.NDArray[np.int64]:
-    """Translate a column of strings to codes: positions in a list that contains all strings, or codes of a table."""
+    """Translate a column of strings to codes, which are positions in a list of all strings or codes of a table."""
     known = {} if isinstance(values, StringTable) else {value: code for code, value in enumerate(values)}
     parts = [np.zeros(0, np.int64)]
     for part in column.chunks:

@@ -32,9 +32,9 @@ _FOREIGN = "give a new folder, or a folder that etplus wrote"
 
 @gc_disabled()
 def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | None = None) -> list[str]:
-    """Write a trace as a folder of Parquet files, from which the same ET+ bytes can be read; return the file names.
+    """Write a trace as a folder of Parquet files that can be read back to the same ET+ bytes; return the file names.
 
-    With `rank`, each table is a folder with Hive partitions `rank=…`.
+    If `rank` is given, each table is a folder with Hive partitions `rank=…`.
     """
     check_place(folder, rank=rank)
     return _FolderWriter(trace, Place(Path(folder), rank)).write()
@@ -46,7 +46,7 @@ def write_rank(trace: Trace, folder: str | os.PathLike[str], rank: int) -> list[
 
 
 def check_place(folder: str | os.PathLike[str], *, rank: int | None = None, beside: Sequence[str] = ()) -> None:
-    """Refuse a folder that `write_parquet` would refuse, or a missing pyarrow; files in `beside` are accepted."""
+    """Raise an error if `write_parquet` would refuse the folder or pyarrow is missing; accept files in `beside`."""
     library("pyarrow")
     check_folder(folder)
     try:

@@ -1,4 +1,4 @@
-"""Recognize folders that store traces as columns, and their ranks, without reading the tables."""
+"""Recognize folders that store traces as columns, and find their ranks, without reading the tables."""
 
 from __future__ import annotations
 

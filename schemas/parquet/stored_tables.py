@@ -1,4 +1,4 @@
-"""The Parquet files of a trace and their columns, shared by writer and reader."""
+"""The Parquet files of a trace and their columns, which the writer and the reader share."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """The data of a trace that no table contains."""
+    """The data of a trace that are not in any table."""
 
     etplus_columns: int  # the value of FORMAT when the file was written
     rows: int
@@ -128,7 +128,7 @@ class StoredDigests(msgspec.Struct):
 
 
 class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts about a rank, stored in the metadata of its table of exchanges."""
+    """Facts about a rank that are stored in the metadata of its table of exchanges."""
 
     groups: list[Group]  # The index of a process group is its number.
     info: dict[str, Any]  # `backend`, `rank` and `world_size` from `distributedInfo`
@@ -232,7 +232,7 @@ _WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size 
 
 
 def numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
-    """Return a numeric column, nulls as `none`, or raise ValueError; `to_numpy` would import pandas, which is slow."""
+    """Return a numeric column with `none` for nulls, or raise ValueError; `to_numpy` would import pandas (slow)."""
     column = table.column(name)
     if (none is None and column.null_count) or str(column.type) not in _WHOLE:
         raise ValueError(name)

@@ -1,1 +1,1 @@
-"""Read Perfetto traces (`.pftrace`) into the columns of a Kineto trace; parts of the format for writers."""
+"""Read Perfetto traces (`.pftrace`) into the columns of a Kineto trace, and share parts of the format with writers."""

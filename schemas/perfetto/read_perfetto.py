@@ -76,7 +76,7 @@ def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
 
 @dataclass
 class _Slices:
-    """Begin and end events in file order, and the content of begin events; `args` is None for unwanted events."""
+    """Begin and end events in file order, and the content of begin events; `args` of unwanted events are None."""
 
     begins: list[bool] = field(default_factory=list)
     track: list[int] = field(default_factory=list)
@@ -98,7 +98,7 @@ class _Stage(NamedTuple):
 
 
 class _PacketReader:
-    """Collects packets, which `finished` combines; `written` counts the bytes of arguments so far."""
+    """Collects packets, which `finished` combines; `written` is the number of bytes of arguments so far."""
 
     def __init__(self, modules: bool) -> None:
         self.modules = modules
@@ -264,15 +264,15 @@ def _numbers(args: list[_Arguments]) -> dict[str, IntColumn]:
 
 
 def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the position of each slice's end, −1 for a slice that does not end.
+    """Return the position of each slice's end; −1 if the slice does not end.
 
     Slices on a track nest: an end closes the slice that began last (TrackEvent in Perfetto's documentation). However,
-    PyTorch writes the begins of many slices, then the ends in the same order. Then ends are matched by position, even
-    if rounded times overlap.
+    PyTorch writes the begins of many slices, then the ends in the same order. Then, ends are matched by position,
+    even if rounded times overlap.
 
     Args:
-        begins: mask of the begins, in file order.
-        track, ts: track and time (ns) of each begin and end.
+        begins: a mask of the events that begin a slice, in file order.
+        track, ts: the track and time (ns) of each begin and end event.
     """
     by_place = _by_place(begins, track, ts)
     return _by_nesting(begins, track, ts) if by_place is None else by_place

@@ -44,7 +44,7 @@ _WITH_COLUMNS = 2  # A text and its columns take this many times the memory of t
 
 @dataclass(frozen=True)
 class Blob(Generic[D]):
-    """The content of an input; `broken_at` is the offset of damage in compressed input, None if undamaged."""
+    """The content of an input; `broken_at` is the offset of damage in compressed input, None if there is none."""
 
     name: str
     data: D
@@ -98,7 +98,7 @@ def _in_utf8(data: Text) -> Text:
 
 
 def shown_name(path: str | os.PathLike[str]) -> str:
-    """Return a file's name as valid Unicode: invalid UTF-8 bytes become U+FFFD."""
+    """Return a file's name as valid Unicode, with U+FFFD for invalid UTF-8 bytes."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -170,7 +170,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
     from tqdm import tqdm
 
     class Shown(tqdm):  # type: ignore[type-arg]
-        """A bar without tqdm's monitor thread, because the thread outlives the bar and makes forking unsafe."""
+        """A bar that does not start tqdm's monitor thread, which outlives the bar and makes forking unsafe."""
 
         monitor_interval = 0
 
@@ -197,7 +197,7 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for writing; it appears under its name only when the block ends without an error.
 
     In a `transaction`, it appears at the end. A killed process leaves nothing behind if the system has unnamed files.
-    Missing folders are created, and removed on failure. A replaced file keeps its permissions. Names that end in
+    Missing folders are created, but removed on failure. A replaced file keeps its permissions. Names that end in
     ".gz" are gzipped, and equal input gives equal bytes. "-" is standard output. Devices, pipes and link targets are
     written in place.
 
@@ -266,7 +266,7 @@ class _Terminal(io.BufferedIOBase):
 
 @contextlib.contextmanager
 def _failing_as(target: Path, opened: Path) -> Iterator[None]:
-    """Report write errors as errors of `target`; closed pipes and errors of other files pass unchanged."""
+    """Report write errors as errors of `target`; errors of closed pipes and other files stay unchanged."""
     try:
         yield
     except BrokenPipeError:
@@ -283,7 +283,7 @@ _DISK_USED = 0.9  # A temporary file may use at most this share of the free disk
 
 
 class Spool:
-    """Collects a text: in memory up to `kept` bytes, then in an unnamed file; `packed` is its compressed size."""
+    """Collects a text in memory up to `kept` bytes, then in an unnamed file; `packed` is its compressed size."""
 
     def __init__(self, name: str, kept: int, packed: int | None = None) -> None:
         self._name, self._packed = name, packed

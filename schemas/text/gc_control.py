@@ -1,4 +1,4 @@
-"""Pause the garbage collector while many objects without cycles are created."""
+"""Pause the garbage collector while code creates many objects without cycles."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _matrix(count: int, parts: Sequence[Part]) -> _Matrix:
 
 
 def integers(values: IntColumn, none: bytes = b"-1") -> _Matrix:
-    """Format integers, padded with spaces on the left; −1 becomes `none`, and no other number is negative."""
+    """Format integers, padded with spaces on the left; −1 becomes `none`. Other numbers must not be negative."""
     digits = _digits(np.abs(values), 1)
     negative = values < 0
     if not negative.any():
@@ -76,7 +76,7 @@ def microseconds(ns: IntColumn) -> _Matrix:
 
 
 def choice(index: npt.NDArray[np.integer[Any]], texts: Sequence[bytes]) -> _Matrix:
-    """Return the text at each row's index, padded with spaces on the right."""
+    """Return, for each row, the string at the row's index, padded with spaces on the right."""
     width = max(map(len, texts), default=0)
     table = np.frombuffer(b"".join(text.ljust(width) for text in texts), np.uint8).reshape(len(texts), width)
     chosen: _Matrix = table[index]
@@ -104,7 +104,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class NumberRows:
-    """Reads the numbers of similar objects together: as MessagePack, objects that contain doubles have the same length.
+    """Reads the numbers of similar objects together, because objects of doubles have the same length in MessagePack.
 
     All numbers in `example` are doubles; `before` maps each column to the bytes that precede its number and type byte.
     """

@@ -28,12 +28,12 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int:
-    """Return the bytes that can be allocated without swapping, given machine, control group, limits and `LIMIT`."""
+    """Return how many bytes this process can allocate without swapping, within all limits and `LIMIT`."""
     return max(min(_limits()), 0)
 
 
 def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy: str = "") -> None:
-    """Refuse work that needs `times` × `size` bytes if less memory is available; `what` describes the work."""
+    """Refuse work, described by `what`, if it needs `times` × `size` bytes and less memory is available."""
     if size > _WORTH_ASKING and times * size > (free := available_memory()):
         problem = f"{what}: {size_text(size)}, but only {size_text(free)} of memory are available"
         usual = f"use a machine with more memory, or record fewer steps{or_raise_limit()}"
@@ -49,7 +49,7 @@ class Expansion:
         self._suspect_read = self._suspect = 0
 
     def add(self, read: int, made: int) -> None:
-        """Count bytes read and bytes produced from them. Raise TraceFormatError if no trace expands that much."""
+        """Count bytes that were read and bytes made from them. Raise TraceFormatError if no trace expands that much."""
         self._read += read
         self._made += made
         if self._read < _STRETCH and self._made < _GROWTH * _STRETCH:

@@ -45,7 +45,7 @@ def parallel_map(
 ) -> AbstractContextManager[Iterator[T]]:
     """Yield an iterator over `work(0)` to `work(count − 1)`; the results do not depend on the number of processes.
 
-    This process does every n-th piece and forked workers do the other pieces; if it cannot fork, it does all pieces. If
+    This process does every n-th piece, and forked workers do the rest. If it cannot fork, it does all pieces. If
     a worker is killed, this process does its piece. Results and errors are pickled, `work` is not. Workers end with the
     block.
     """
@@ -130,7 +130,7 @@ def _signals_held_back() -> Iterator[None]:
 def _set_up(
     ended: Connection, alive: Connection, setup: Callable[..., None] | None, arguments: tuple[Any, ...]
 ) -> None:
-    """Set up a worker that ends when the parent ends or closes its end of the pipe."""
+    """Set up a worker so that it ends when the parent ends or closes its end of the pipe."""
 
     def watch() -> None:
         wait([ended])
@@ -190,7 +190,7 @@ def _shared_results(pool: ProcessPoolExecutor, work: Callable[[int], T], count: 
 
 
 def _failure(task: Future[bytes], pool: ProcessPoolExecutor) -> BaseException | None:
-    """Wait for a task. A worker killed while it sends a result blocks all others, which are then ended."""
+    """Wait for a task. If a worker is killed while it sends a result, it blocks the others, so they are ended."""
     while not futures_wait([task], _LOOK_S).done:
         workers = [*(getattr(pool, "_processes", None) or {}).values()]
         if wait([worker.sentinel for worker in workers], 0):

@@ -79,7 +79,7 @@ class RecordArray:
 
     @property
     def first(self) -> bytes:
-        """The text of the first record, or of all records if the separator does not occur."""
+        """The first record as JSON, or all records if the separator does not occur."""
         begin, end = next(self.blocks(size=1), (self.start, self.start))
         return self.text[begin:end]
 
@@ -91,7 +91,7 @@ class RecordArray:
 
 
 class RecordTexts:
-    """Texts of records, read from the document; `blocks` lists begin, end and number of records per block."""
+    """The JSON of records in a document; `blocks` lists begin, end and number of records per block."""
 
     def __init__(
         self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
@@ -116,7 +116,7 @@ class RecordTexts:
 
     @property
     def block_count(self) -> int:
-        """Number of blocks; block i contains the records from `first[i]` up to `first[i + 1]`."""
+        """The number of blocks; block i contains records `first[i]` to `first[i + 1]` − 1."""
         return len(self._spans)
 
     def arrays(self) -> Iterator[Block]:
@@ -149,7 +149,7 @@ class RecordTexts:
         return result
 
     def tensors_of(self, records: IntColumn) -> list[bytes]:
-        """Return texts that contain at least the inputs and outputs of records."""
+        """Return JSON that contains at least the inputs and outputs of the records."""
         return self.of(records)
 
     def _count(self, block: int) -> int:
@@ -175,7 +175,7 @@ class RecordTexts:
 
 @dataclass(frozen=True)
 class SomeRecordTexts:
-    """A subset of the records in a document; `index` lists their positions (int64, ascending)."""
+    """Some records of a document; `index` lists their positions (int64, ascending)."""
 
     texts: RecordTexts
     index: IntColumn
@@ -204,7 +204,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
 
 
 def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
-    """Return the spans of an array's records, which are separated by white space and a comma."""
+    """Return the spans of an array's records; white space and commas separate the records."""
     length = np.fromiter(map(len, records), np.int64, len(records))
     if int(length.sum()) + len(records) - 1 == len(text) - at:  # Only commas separate the records.
         start = at + np.cumsum(length + 1) - (length + 1)
@@ -296,7 +296,7 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
 
 
 def opening(data: bytes, key: str) -> int:
-    """Return the offset after the "[" of a top-level array; takes linear time, because only brackets are counted."""
+    """Return the offset after the "[" of a top-level array. Only brackets are counted, so this takes linear time."""
     depth, at = 0, 0
     for found in re.finditer(rb'(?<!\\)"%b"\s*:\s*\[' % key.encode(), data):
         brackets = _STRING.sub(b"", data[at : found.start()]).translate(None, _NO_BRACKETS)

@@ -85,12 +85,12 @@ class Recovered(NamedTuple):
 
 
 def damage_of(*traces: Any) -> tuple[str, ...]:
-    """Return sentences about losses in traces, each with its file's name; ET+ files store these sentences."""
+    """Return sentences about losses in traces, each with the file's name; ET+ files store these sentences."""
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
-    """Create a valid document from a broken document; takes linear time and twice the document's memory."""
+    """Turn a broken document into a valid one. This takes linear time and twice the document's memory."""
     begin, body = max(data.find(b"{"), 0), None
     try:
         body = begin + opening(data[begin:], records_key)
@@ -235,7 +235,7 @@ class _Salvage:
             self._pieces.append(b"{}")
 
     def _next_record(self, at: int, *, first: bool = False) -> int | None:
-        """Advance from the end of a record to the next record; return None at the end of the array."""
+        """Move from the end of a record to the next record; return None at the end of the array."""
         gap = _GAP.match(self.data, at)
         after = gap.end() if gap else at
         marks = self.data[at:after].translate(None, _WHITE)
@@ -370,7 +370,7 @@ class Document:
 def read_tolerantly(
     blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
 ) -> T:
-    """Run a reader strictly on a file; if it raises an error in UNREADABLE, run it on the recovered text."""
+    """Run a reader on a file without recovery; if it raises an error in UNREADABLE, run it on the recovered text."""
     expected = _KINDS[key][0]
     losses: tuple[Loss, ...] = ()
     if blob.broken_at is not None:

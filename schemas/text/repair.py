@@ -74,7 +74,7 @@ def is_valid(text: bytes) -> bool:
 
 
 def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
-    """Repair the object that begins at `start` and ends before `limit`; None if incomplete or without a clear end."""
+    """Repair the object that begins at `start` and ends before `limit`; None if it is incomplete or its end unclear."""
     if data[start : start + 1] != b"{":
         return None
     for reading in _READINGS:
@@ -282,7 +282,7 @@ class _Scan:
         raise _GiveUpError
 
     def _suspect(self, text: bytes) -> None:
-        """Give up if a string seems to contain the next strings because its closing quote was lost."""
+        """Give up if a string lost its closing quote, so that it seems to contain the next strings."""
         if len(self._open) == 1 and self.layout.texts:
             self._suspects.append(text)
             if self._key not in self.layout.texts:
@@ -352,17 +352,17 @@ class RecordLayout:
 
     @cached_property
     def ends_at_top(self) -> re.Pattern[bytes]:
-        """Pattern of a quote that can end a top-level string of the object."""
+        """The pattern of a quote that can end a top-level string of the object."""
         return re.compile(rb'"(?=\s*(?:,\s*"%b"\s*:|%b))' % (self.any_key, _END_OF_OBJECT))
 
     @cached_property
     def more_keys(self) -> re.Pattern[bytes]:
-        """Pattern of the text after a bracket that does not end the object."""
+        """The pattern of text after a bracket that shows that the bracket does not end the object."""
         return re.compile(rb'\s*,\s*"%b"\s*:' % self.any_key)
 
     @cached_property
     def swallowed(self) -> re.Pattern[bytes]:
-        """Pattern of a key inside a string; the string then seems to extend beyond its real end."""
+        """The pattern of a key inside a string, which shows that the string's real end is earlier."""
         return re.compile(rb'\b(%b)"\s*:' % self.any_key) if self.keys else _NEVER
 
 

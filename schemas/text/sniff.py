@@ -107,7 +107,7 @@ def has_byte_order_mark(head: bytes) -> bool:
 
 
 def as_utf8(text: bytes) -> bytes:
-    """Convert a text to UTF-8 without a byte order mark; an incomplete last character is dropped."""
+    """Convert a text to UTF-8, drop its byte order mark, and drop its last character if it is incomplete."""
     return b"".join(_in_utf8([text])) if has_byte_order_mark(text) else text
 
 
@@ -198,7 +198,7 @@ def is_chakra(head: bytes) -> bool:
 
 
 def name_of_trace(head: bytes) -> str | None:
-    """Return the name of a format that etplus reads ("a Kineto trace"), None for other formats."""
+    """Return the name of a format that etplus reads, such as "a Kineto trace", or None for other formats."""
     known = (
         (is_chakra, "a Chakra trace"),
         (is_sqlite, "a SQLite database"),
@@ -243,7 +243,7 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a protobuf number and the offset after it; 0 and −1 if the number is cut off or too long."""
+    """Return a protobuf number and the offset after it, or 0 and −1 if the number is cut off or too long."""
     value = 0
     for k, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << (7 * k)

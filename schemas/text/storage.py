@@ -44,7 +44,7 @@ def at(folder: Folder, name: str) -> tuple[Folder, str]:
 
 
 def open_folder(place: str | os.PathLike[str]) -> Folder:
-    """Return the folder at a path or URL. Raise UsageError for a URL without fsspec or its packages."""
+    """Return the folder at a path or URL. Raise UsageError if a URL's packages, such as fsspec, are missing."""
     place = os.fspath(place)
     if not is_url(place):
         return _Local(place)
@@ -136,7 +136,7 @@ class _Remote:
         return f"{self.root}/{name}"
 
     def mark(self, name: str) -> list[Any] | None:
-        """Return the size, and the ETag or time; both are available without a download."""
+        """Return the size, and the ETag or time; neither needs a download."""
         system, path = self._system()
         try:
             system.invalidate_cache()

@@ -14,7 +14,7 @@ _WHOLE = 3  # Reading a large text whole, with the repaired text, takes this man
 
 
 class FileText:
-    """The bytes of a file, read on slicing; the file may be larger than memory.
+    """The bytes of a file, which slicing reads; the file may be larger than memory.
 
     Slicing raises TraceFormatError if the file has changed since it was opened, or if the slice exceeds the memory.
     """
@@ -24,7 +24,7 @@ class FileText:
 
     @classmethod
     def of(cls, file: IO[bytes], name: str) -> FileText:
-        """Return the bytes of an open file, which may be closed afterwards; `name` is for messages."""
+        """Return the bytes of an open file, which the caller may then close; `name` is for messages."""
         text = cls.__new__(cls)
         text._take(os.dup(file.fileno()), name)
         return text

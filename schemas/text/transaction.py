@@ -1,7 +1,7 @@
 """Track inputs and outputs of a run: outputs never replace inputs, and appear together or not at all.
 
 Readers report each file that they open (`protect`), and `open_output` claims each file that it writes. A command is a
-single transaction. Outside of a transaction, files are not tracked.
+single transaction. Outside a transaction, files are not tracked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Transaction:
         self._standard_output = False
 
     def add_input(self, name: str, status: os.stat_result) -> None:
-        """Protect an input file from being replaced; devices and pipes need no protection."""
+        """Make sure that no output replaces an input file; devices and pipes need no protection."""
         if stat.S_ISREG(status.st_mode):
             self._inputs.setdefault((status.st_dev, status.st_ino), name)
 
