@@ -30,16 +30,16 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# Number of the most frequent distances to try as periods. The right period is frequent: each block parameter shows it.
+# The most frequent distances are tried as periods, up to this many. Each block parameter shows the right period.
 _PERIODS = 64
-_COMPARED = 8  # number of earlier equal tokens to measure distances to; longer distances only span several blocks
-_LEAST_SHARE = 0.25  # minimum size of further blocks, relative to the first; smaller ones are mere pairs of layers
-_LEAST_PERIOD = 3  # minimum number of calls in further blocks, for the same reason
+_COMPARED = 8  # distances are measured to this many earlier equal tokens; longer distances span several blocks
+_LEAST_SHARE = 0.25  # further blocks have at least this share of the first block's size; smaller ones are layer pairs
+_LEAST_PERIOD = 3  # further blocks have at least this many calls, for the same reason
 
-_LEAST_FURTHER = 4  # minimum number of parameters of a block found by sizes alone; a weight and a bias are too common
+_LEAST_FURTHER = 4  # if only sizes match, a block needs this many parameters; a weight and a bias are too common
 _EMBEDDING = "aten::embedding"
-# Results of `_parts_of` for a single module: a layer with or without attention, or a decoder layer. Other results, such
-# as "mm" for alternating MLPs of two classes, may be several FSDP units, which the trace of one rank does not show.
+# For a single module, such as a layer (with attention or not) or a decoder layer, `_parts_of` returns one of these.
+# Other results, such as "mm" for alternating MLPs of two classes, may be several FSDP units; the trace does not tell.
 _USUAL_PARTS = frozenset(("", "m", "a", "am", "aam"))
 
 _Integers = npt.NDArray[np.int64]
@@ -63,9 +63,9 @@ class _Repetition(NamedTuple):
 @dataclass(frozen=True)
 class _Tokens:
     place: list[int]  # index of the call in the forward pass
-    code: _Integers  # equal tokens have equal codes
+    code: _Integers  # two tokens have the same code if they are equal
     elements: _Integers  # number of elements in `new`
-    new: list[list[int]]  # parameters that this call uses first
+    new: list[list[int]]  # parameters that no earlier call uses
     before: _Integers  # number of live activations right after the previous token's call
     most: _Integers  # maximum number of live activations from there to this call
     layer: npt.NDArray[np.bool_]  # True if the call uses new parameters and is not an embedding
@@ -196,7 +196,7 @@ def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
 def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period: int) -> Iterator[int]:
     found = 0
     for start in starts:
-        if not found or numbers[start - 1]:  # otherwise the parameters are the same as for the previous start
+        if not found or numbers[start - 1]:  # if not, the parameters are the same as for the previous start
             found = 0
             for begin in range(start, start + count * period, period):
                 own = sorted(chain.from_iterable(numbers[begin : begin + period]))
@@ -269,7 +269,7 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
     """
     kinds: dict[
         tuple[str, ...], str
-    ] = {}  # by call names, because other modules' activations may hide a block's residual connections
+    ] = {}  # compare call names, because other modules' activations may hide a block's residual connections
     for block in blocks:
         parts = _parts_of(forward, block, weights, alive)
         key = tuple(call.name for call in forward[block.begin : block.end])
@@ -325,7 +325,7 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
     owner = {number: k for k, block in enumerate(blocks) for number in block}
     between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
     is_vector = [len(sizes[number]) < 2 for number in sorted(sizes)]
-    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # as with weight-decay groups
+    grouped = sum(left != right for left, right in pairwise(is_vector)) < len(blocks)  # weight-decay groups do this
     bridged = [block | {n for n in between if between[n] == k} for k, block in enumerate(blocks)]
     kept = [[n for n in _longest_runs(block, sizes, grouped=grouped) if n not in between] for block in bridged]
     shapes = [Counter(tuple(sizes[n]) for n in numbers) for numbers in kept]

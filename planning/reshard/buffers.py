@@ -23,7 +23,7 @@ from .weights import outside_tensors, weights_of_layers
 
 _FLATTEN, _UNFLATTEN = "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors"
 _BATCH_NORM = "aten::batch_norm"
-SINK = "_DDPSink"  # DDP copies the output if it finds unused parameters (torch/nn/parallel/distributed.py)
+SINK = "_DDPSink"  # DDP copies the model output if it searches for unused parameters (torch/nn/parallel/distributed.py)
 
 
 def trace_is_ddp(trace: Trace) -> bool:
@@ -99,7 +99,7 @@ def find_buffers(
     extents, value = shapes.extents, shapes.extents.value
     recorded = {value[root] for root in batch} | {sum(value[root] for root in batch)}
     data = [source.shape for source in shapes.sources if source.data]
-    known = extents.solve({root: 2 * value[root] for root in batch}, data)  # sizes that change with the batch
+    known = extents.solve({root: 2 * value[root] for root in batch}, data)  # its sizes change with the batch
     for storage, given in ((storage, given) for storage, some in outside_tensors(forward).items() for given in some):
         sizes = tuple(extents.sizes(given.shape))
         if storage in weights.by_storage or given.number in weights.by_number or given.number in made:

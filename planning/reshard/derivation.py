@@ -32,7 +32,7 @@ from .sequence_regions import SequenceRegions, divide_sequence
 from .step_calls import SUM_IN_PLACE, Call, pruned, walked
 from .wraps import chosen_wraps
 
-# Operators with result sizes that depend on tensor values.
+# The result sizes of these operators depend on tensor values.
 _OF_DATA = frozenset(
     ("aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount")
 )
@@ -41,7 +41,7 @@ _OF_DATA = frozenset(
 @dataclass(frozen=True)
 class NewExtents:
     changed: dict[int, int]
-    unknown: frozenset[int] = field(default_factory=frozenset)  # classes scaled in proportion
+    unknown: frozenset[int] = field(default_factory=frozenset)  # classes that are scaled in proportion
     of_data: frozenset[int] = field(default_factory=frozenset)  # classes that depend on tensor values (expert routing)
 
     __repr__ = brief
@@ -52,21 +52,21 @@ class Derivation:
     model: Model
     plan: Plan
     layout: Layout
-    recorded: Layout  # layout of the recorded job; the model was read from one of its ranks
+    recorded: Layout  # layout of the recorded job, of which one rank provided the model
     microbatches: int
     rank_batch: int  # samples per step on a data-parallel rank; 0 if no batch was found
     extents: NewExtents
     experts: ExpertRegions
     changed: Mapping[int, int]  # new values of extent classes, for one microbatch
-    stages: list[int]  # pipeline stage per unit
+    stages: list[int]  # for each unit, its pipeline stage
     wraps: list[Wrap]  # FSDP units, root first
-    reductions: Mapping[int, list[Partial]]  # partial results, by the row of the call after which they are reduced
+    reductions: Mapping[int, list[Partial]]  # maps rows of calls to the results reduced after them
     regions: SequenceRegions | None
     clipping: Clipping
     buffers: list[Buffer]
-    keeps_gradients: bool  # True if gradients are zeroed instead of set to None
+    keeps_gradients: bool  # True if gradients are set to zero instead of None
     finds_unused: bool
-    # for each stage and data-parallel index, the first index with the same program
+    # for each stage and data-parallel index, the first index that has the same program
     alike: list[list[int]] = field(default_factory=list)
     optimizers: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
 
@@ -108,7 +108,7 @@ class Derivation:
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
         sized = [(p.number, prod(self.sizes(p)), p.itemsize, p.dtype) for p in ready]
-        if self.finds_unused:  # DDP keeps its initial buckets, in parameter order (`_ddp_init_helper`)
+        if self.finds_unused:  # DDP keeps its initial buckets, which are in parameter order (`_ddp_init_helper`)
             return fill_buckets(sorted(sized), self.layout.bucket_mib)[::-1]
         return fill_buckets(sized, self.layout.bucket_mib)
 

@@ -20,10 +20,10 @@ class DividedLayer:
 
     layer: ExpertLayer
     unit: int
-    own: tuple[int, ...]  # number of tokens per expert (or the capacity) that come from one rank
+    own: tuple[int, ...]  # for each expert, the number of tokens (or the capacity) that come from one rank
     routing: Routing  # source of the token counts
-    tokens: tuple[int, ...]  # per expert, class of its number of tokens (or its capacity) on its rank
-    total: int  # class of the total number of tokens
+    tokens: tuple[int, ...]  # for each expert, the class of its number of tokens (or capacity) on its rank
+    total: int  # extent class of the total number of tokens
     experts: int  # number of experts per rank
 
     __repr__ = brief

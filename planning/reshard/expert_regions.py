@@ -23,7 +23,7 @@ from .layout import Layout
 from .model import GivenTensor, Model, Parameter, Pass, Unit
 from .step_calls import Call
 
-_COUNT = "int64", 8  # dtype and bytes of token counts
+_COUNT = "int64", 8  # token counts have this dtype and this many bytes
 
 
 class ExpertRegions:
@@ -49,8 +49,8 @@ class ExpertRegions:
             return
         if not self.layers:
             raise UsageError(
-                f"{model.trace.file}: no routed experts were found: no choice among experts (topk, max) is followed "
-                "by one GEMM over all experts, or by a run of calls per expert on separate tokens; choose ep=1"
+                f"{model.trace.file}: no routed experts were found (a choice by topk or max, then one GEMM over all "
+                "experts or separate calls for each expert's tokens); choose ep=1"
             )
         for divided in self.layers:
             if divided.layer.count % layout.ep:
@@ -182,7 +182,7 @@ class ExpertRegions:
     def _mine(self, one: DividedLayer, index: int) -> list[int]:
         return [one.own[e] for e in self._local(one, index)]
 
-    # rank programs
+    # ---- rank programs ----
 
     def forward(self, unit: Unit, index: int) -> list[Call | Item]:
         found, at = list[Call | Item](), 0
@@ -250,7 +250,7 @@ class ExpertRegions:
         children += [with_shapes(child, change) for change, part in zip(new, parts, strict=False) for child in part]
         return replace(call, inputs=side(call.inputs), results=side(call.results), children=children)
 
-    # communication
+    # ---- communication ----
 
     def _send(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
         """Send tokens (in backward: gradients of expert outputs) to the experts' ranks, and sort them by expert."""

@@ -15,10 +15,10 @@ from ..reshape.shapes.extents import Extents
 from .model import GivenTensor, Parameter, Weights, given_tensors
 from .step_calls import VIEWS, Call, tensor_values
 
-# Operators that a router uses to choose experts, along the last dimension of the scores.
+# A router uses one of these operators to choose experts along the last dimension of the scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
-GROUPED = "grouped_mm"  # occurs in the names of GEMMs over all experts
-_STACKED_DIMS = 3  # dimensions of a tensor with all experts' weights: experts, rows, columns
+GROUPED = "grouped_mm"  # the names of GEMMs over all experts contain this
+_STACKED_DIMS = 3  # a tensor with all experts' weights has three dimensions: experts, rows, columns
 
 
 class TensorOrigin(NamedTuple):
@@ -48,14 +48,14 @@ class ExpertLayer:
     count: int
     top: int  # number of experts chosen per token
     router: int  # index of the call that chooses experts
-    experts: tuple[Expert, ...]  # experts in order; a single entry if one GEMM computes all experts
-    stacked: tuple[Parameter, ...]  # parameters with the expert as the first dimension
-    scatter: int = -1  # index of the call that distributes tokens; −1 if each expert selects its tokens
+    experts: tuple[Expert, ...]  # the experts in order; a single entry if one GEMM computes all of them
+    stacked: tuple[Parameter, ...]  # parameters whose first dimension is the expert
+    scatter: int = -1  # index of the call that distributes tokens; −1 if each expert selects its own tokens
     gather: int = -1  # index of the call that joins the outputs
     counts: tuple[int, ...] = ()  # indices of the calls that compute token counts
-    whole: tuple[bool, bool] = (True, True)  # True if one tensor holds all tokens, before and after the experts
-    grouped: tuple[int, ...] = ()  # extent of the tokens per expert if one operator calls a GEMM per expert
-    # indices of other calls between experts; True if the call uses, or only serves, expert results
+    whole: tuple[bool, bool] = (True, True)  # True if one tensor holds all tokens (before experts, after experts)
+    grouped: tuple[int, ...] = ()  # for each expert, the extent of its tokens, if one operator calls all GEMMs
+    # maps indices of other calls between experts to True if the call uses, or only serves, expert results
     middle: Mapping[int, bool] = field(default_factory=dict)
 
     __repr__ = brief

@@ -40,15 +40,15 @@ class Shard:
 @dataclass(frozen=True)
 class CommOp:
     kind: CommOpKind
-    dimension: str  # "tp", "dp", "pp", "ep" (experts are sharded over these ranks) or "edp" (ranks with equal experts)
+    dimension: str  # "tp", "dp", "pp", "ep" (these ranks shard the experts) or "edp" (these have the same experts)
     shape: tuple[int, ...]  # shape of the input tensor
     out_elements: int
     dtype: str
     itemsize: int
     peer: int = -1  # peer rank of a message; −1 for a collective
-    key: str | None = None  # name by which a `CommWait` refers to it; None if the next call waits for it
-    functional: bool = False  # True if issued as a functional collective, as in DTensor
-    # numbers of rows that an all-to-all sends to, and receives from, each rank; empty if all parts are equal
+    key: str | None = None  # a `CommWait` refers to it by this key; None if the next call waits for it
+    functional: bool = False  # True if it is a functional collective, as in DTensor
+    # rows that an all-to-all sends to each rank, and rows that it receives from each; empty if all parts are equal
     splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
@@ -67,10 +67,10 @@ class CommWait:
 class RecordedOp:
     call: Call
     changed: Mapping[int, int]  # new values of extent classes
-    microbatch: int = 0  # index of the microbatch, used to make tensor numbers unique
-    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # communication after inner calls, by row
+    microbatch: int = 0  # index of the microbatch; it makes tensor numbers unique
+    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # maps an inner call's row to what follows it
     shard: Shard | None = None  # part of the parameters, gradients and optimizer state on this rank
-    divided: Set[int] | None = None  # storages that `shard` applies to; None for all storages
+    divided: Set[int] | None = None  # storages that `shard` applies to; None means all
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class SyntheticOp:
     dtype: str
     itemsize: int
     listed: bool = False  # True if the operator takes its inputs as one list
-    wrap: str | None = None  # label of the FSDP unit for which this operator copies gradients
+    wrap: str | None = None  # label of the FSDP unit whose gradients this operator copies
 
     @property
     def schema(self) -> str:

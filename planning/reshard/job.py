@@ -51,7 +51,7 @@ from .recorded_job import recorded_layout
 from .resized_calls import ResizedCalls
 from .structure import read_model
 
-_NETWORK = Network(25.0, 5000.0)  # default network: GB/s per direction, ns per communication step
+_NETWORK = Network(25.0, 5000.0)  # the default network has this many GB/s per direction and ns per communication step
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Resharded:
     derivation: Derivation
     network: Network
     model: FittedModel | None = None  # model that predicts kernel times; if None, recorded times are scaled
-    # operators timed on this machine (`etplus measure`), instead of scaled times
+    # operators timed on this machine (`etplus measure`); their times replace scaled times
     measured: Measured | None = None
     ranks: tuple[RecordedRank, ...] = ()  # recorded ranks that the derivation is compared with
-    stages: tuple[int, ...] | None = None  # recorded pipeline stage per unit
+    stages: tuple[int, ...] | None = None  # for each unit, its recorded pipeline stage
 
     __repr__ = brief
 

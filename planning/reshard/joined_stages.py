@@ -26,14 +26,14 @@ from .stage_steps import StageStep, identify, read_stage
 from .step_calls import Call, is_tensor, tensor_values
 
 _SIDES = "inputs", "outputs"
-_APART = 32  # number of bits for sequence numbers, so that a stage number fits above them
+_APART = 32  # sequence numbers use this many bits; the stage number is stored in the bits above
 
 
 @dataclass(frozen=True)
 class JoinedPipeline:
     trace: Trace
     layout: Layout
-    begins: tuple[int, ...]  # first rows of the stages after the first
+    begins: tuple[int, ...]  # for each stage after the first, its first row
     dropped: Mapping[int, frozenset[int]]  # for each rank, rows of calls that belong to the pipeline schedule
 
     __repr__ = brief
@@ -142,7 +142,7 @@ def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> lis
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
         return list(chain.from_iterable(stages))
     found = list[_StageCall]()
-    whole: dict[int, list[int]] = {}  # sizes of tensors computed from lists, by tensor number
+    whole: dict[int, list[int]] = {}  # maps tensor numbers to sizes, for tensors that are computed from lists
     made = set[int]()
     for some in zip(*runs, strict=True):
         parts = [calls for _, calls in some]
@@ -192,7 +192,7 @@ def _on_longer_lists(calls: Sequence[_StageCall], whole: dict[int, list[int]], s
     sides = {name: _longer([one.sides.get(name) or {} for one in calls]) for name in ("inputs", "outputs")}
     outputs = sides["outputs"]
     for place, value in enumerate(outputs.get("values", [])):
-        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # such as a stack of norms
+        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # for example, a stack of norms
             sizes = [one.sides["outputs"]["shapes"][place][0] for one in calls]
             whole[value[0]] = [sum(sizes), *outputs["shapes"][place][1:]]
     if not any(map(_is_list, outputs.get("values", []))):
@@ -241,7 +241,7 @@ class _StageWriter:
         self.runtime: list[Launch] = []
         self.edges: list[tuple[int, int, str]] = []
         self.begins: list[int] = []
-        self.busy: dict[int, tuple[int, int]] = {}  # end and ID of the last event on each stream
+        self.busy: dict[int, tuple[int, int]] = {}  # for each stream, the end and ID of its last event
         self.ids, self.now = 2, 1_000_000
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id

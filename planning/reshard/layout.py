@@ -36,27 +36,27 @@ class Layout:
     tp: int = 1  # tp, dp, pp: number of tensor-parallel, data-parallel and pipeline-parallel ranks
     dp: int = 1
     pp: int = 1
-    zero: int = 0  # ZeRO stage: 0 for DDP, 1 shards optimizer state over dp, 2 also gradients, 3 also parameters (FSDP)
-    batch: int | None = None  # global batch size; None keeps the batch per data-parallel rank (weak scaling)
-    # microbatches per step; None for the recorded number, or with pp > 1 for at least max(4, pp)
+    zero: int = 0  # ZeRO stage: 0 is DDP, 1 shards optimizer state over dp, 2 also gradients, 3 also parameters (FSDP)
+    batch: int | None = None  # global batch size; None keeps each data-parallel rank's batch (weak scaling)
+    # microbatches per step; None uses the recorded number, but at least max(4, pp) if pp > 1
     microbatches: int | None = None
     schedule: Schedule = "1f1b"
     # "dtensor" reduces input gradients per column-parallel layer; "megatron" reduces their sum once per block
     tp_style: TensorStyle = "dtensor"
     sequence_parallel: bool = False  # True if norms and residuals use 1/tp of the sequence (Megatron style only)
-    # size of gradient buckets (DDP's `bucket_cap_mb`); None for 25 MiB, with 1 MiB for the first bucket
+    # size of gradient buckets (DDP's `bucket_cap_mb`); None means 25 MiB, but 1 MiB for the first bucket
     bucket_mib: int | None = None
-    # FSDP units. None: as recorded, or else each repeated block. "each": each part with a single activation in and
-    # out. A number: parts with at least this many elements. A class name: modules of this class. The root has the rest.
+    # FSDP units. None: the recorded units, otherwise each repeated block. "each": each part that one activation enters
+    # and one leaves. A number: parts of at least this many elements. A class name: its modules. The root has the rest.
     fsdp_wrap: str | None = None
-    no_sync: bool = False  # True to reduce gradients only after the last microbatch
-    ep: int = 1  # number of data-parallel ranks that routed experts are sharded over; must divide dp
-    # Tokens per expert: "recorded" proportions or "uniform". None uses the recorded proportions, and reports a doubt if
-    # they depend on tensor values.
+    no_sync: bool = False  # True if gradients are reduced only after the last microbatch
+    ep: int = 1  # routed experts are sharded over this many data-parallel ranks; must divide dp
+    # Tokens per expert: "recorded" uses the recorded proportions, and "uniform" uses equal numbers. None is like
+    # "recorded", but reports a doubt if the proportions depend on tensor values.
     routing: Routing | None = None
-    find_unused_parameters: bool | None = None  # DDP option; None: as recorded with DDP, otherwise False
-    broadcast_buffers: bool | None = None  # DDP option; None: as recorded with DDP, otherwise True
-    # True if FSDP frees units after forward and gathers them again in backward; None: as recorded, otherwise True
+    find_unused_parameters: bool | None = None  # DDP option; None means as recorded, or else False
+    broadcast_buffers: bool | None = None  # DDP option; None means as recorded, or else True
+    # True if FSDP frees units after forward and gathers them again in backward. None means as recorded, or else True.
     reshard_after_forward: bool | None = None
 
     __repr__ = brief
@@ -191,8 +191,8 @@ def _forward(microbatch: int, first: bool) -> Iterator[Action]:
     yield Action("forward", microbatch)
 
 
-_FIRST = 1 << 20  # limit of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES`, torch/csrc/distributed/c10d/reducer.hpp)
-_MIB = 25  # limit of later buckets in MiB, DDP's default `bucket_cap_mb`
+_FIRST = 1 << 20  # the first bucket's limit (`_DEFAULT_FIRST_BUCKET_BYTES`, torch/csrc/distributed/c10d/reducer.hpp)
+_MIB = 25  # the limit of later buckets in MiB: DDP's default `bucket_cap_mb`
 
 
 @dataclass(frozen=True)

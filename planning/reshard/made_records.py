@@ -23,11 +23,11 @@ from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ...trace.node_texts import Record
 from ...trace.trace import Trace
 
-IN_MEMORY = "<bytes>"  # messages show this as the file name of an in-memory trace
+IN_MEMORY = "<bytes>"  # messages show this instead of a file name if a trace is in memory
 LAUNCH = "cudaLaunchKernel"
-LAUNCH_NS = 5_000  # CPU time of a launch
+LAUNCH_NS = 5_000  # a launch takes this much CPU time
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
-Arguments = dict[str, Any] | orjson.Fragment | None  # inputs or outputs of a node, as in an ET or as encoded JSON
+Arguments = dict[str, Any] | orjson.Fragment | None  # a node's inputs or outputs, as in an ET or as encoded JSON
 NodeTensors = tuple[Arguments, Arguments]
 
 
@@ -127,7 +127,7 @@ def _rank_text(
     yield b"{" + b",".join(members) + b"}"
 
 
-# attributes of `MadeNode` that become columns of the node table
+# these attributes of `MadeNode` become columns of the node table
 _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
 
 

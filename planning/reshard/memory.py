@@ -20,18 +20,18 @@ from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values, walked
 
-# Number of state tensors per parameter, by optimizer (torch.optim). Momentum of SGD is detected from the calls.
+# Maps torch.optim's optimizers to their number of state tensors per parameter. SGD's momentum is detected from calls.
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
 
 
 @dataclass(frozen=True)
-class Memory:  # in bytes
+class Memory:  # all fields are in bytes
     parameters: int
     gradients: int
     optimizer: int
     activations: int  # peak of all live results except gradients
     buffers: int  # DDP's buckets, or FSDP's communication buffers
-    total: int  # overall peak; less than the sum, because gradients grow while activations shrink
+    total: int  # overall peak; it is less than the sum, because gradients grow while activations shrink
 
     __repr__ = brief
 
@@ -89,8 +89,8 @@ class _Block:
     begin: int
     last: int
     size: int = 0
-    owner: int | None = None  # for a gradient, row of the call that accumulates it in this block
-    last_use: int | None = None  # time when FSDP has reduced the gradient
+    owner: int | None = None  # if it holds a gradient, the row of the call that accumulates it here
+    last_use: int | None = None  # position at which FSDP has reduced the gradient
 
 
 class _Lives:
@@ -157,7 +157,7 @@ class _Lives:
             elif isinstance(item, SyntheticOp) and item.wrap is not None:
                 self._reduce(item)
             elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and self._reduced:
-                self._added = True  # gradients are added to the gradients of an earlier microbatch
+                self._added = True  # this adds gradients to those of an earlier microbatch
         if self._added:
             self._kept.pop().last = self.place
         self._close(self._kept)

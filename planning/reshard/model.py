@@ -27,7 +27,7 @@ from .items import Shard
 from .step_calls import Call, tensor_values, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
-# Argument positions of the two factors, per GEMM operator.
+# For each GEMM operator, the argument positions of its two factors.
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 Evidence = Literal["optimizer", "shapes", "use"]
 
@@ -36,7 +36,7 @@ Evidence = Literal["optimizer", "shapes", "use"]
 class Parameter:
     """A parameter of the model. Tied weights are a single parameter."""
 
-    number: int  # index in the optimizer's order (`model.parameters()`)
+    number: int  # index in optimizer order (`model.parameters()`)
     shape: Shape
     itemsize: int
     dtype: str
@@ -45,7 +45,7 @@ class Parameter:
     storage: int = -1
     elements: int = 0
     accumulates: bool = True  # True if the parameter has a gradient
-    frozen: bool = False  # True if it gets no gradient and no update; FSDP still gathers it
+    frozen: bool = False  # True if it has no gradient and no update; FSDP still gathers it
 
     __repr__ = brief
 
@@ -81,7 +81,7 @@ class Region(NamedTuple):
     parameter: Parameter
 
 
-# Optimizer steps, each with its calls. A call has a parameter, or None if it applies to all parameters.
+# A list of optimizer steps and their calls. Each call has its parameter, or None if it applies to all parameters.
 Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
 Lists = Mapping[int, Sequence[Parameter]]  # maps a list length to the parameters of the list's entries
 
@@ -90,15 +90,15 @@ Lists = Mapping[int, Sequence[Parameter]]  # maps a list length to the parameter
 class Weights:
     parameters: list[Parameter] = field(default_factory=list)  # in optimizer order
     optimizer: Owned = field(default_factory=list)
-    # How the parameters were found: the optimizer changes memory that the forward pass reads ("optimizer"), weights
-    # have shapes that the optimizer changes ("shapes"), or layers use them as weights ("use")
+    # Evidence that they are parameters: the optimizer changes memory that the forward pass reads ("optimizer"), the
+    # optimizer changes tensors of the same shapes ("shapes"), or layers use them as weights ("use").
     evidence: Evidence = "optimizer"
-    by_storage: dict[int, list[Region]] = field(default_factory=dict)  # parameters by storage in the forward pass
-    by_number: dict[int, Parameter] = field(default_factory=dict)  # parameters by tensor number in the forward pass
-    by_shard: dict[int, Parameter] = field(default_factory=dict)  # parameters by storage of their shard (FSDP)
-    part: Shard | None = None  # part of a parameter that the recorded optimizer updates; None for all of it
-    frozen: list[Parameter] = field(default_factory=list)  # numbered after `parameters`
-    # parameters of optimizer calls on lists, by row, if the optimizer has several parameter groups
+    by_storage: dict[int, list[Region]] = field(default_factory=dict)  # keyed by storage in the forward pass
+    by_number: dict[int, Parameter] = field(default_factory=dict)  # keyed by tensor number in the forward pass
+    by_shard: dict[int, Parameter] = field(default_factory=dict)  # keyed by the storage of the parameter's shard (FSDP)
+    part: Shard | None = None  # part of each parameter that the recorded optimizer updates; None means all
+    frozen: list[Parameter] = field(default_factory=list)  # their numbers follow those of `parameters`
+    # if the optimizer has several parameter groups: maps rows of its calls on lists to the parameters in the lists
     lists: dict[int, Lists] = field(default_factory=dict)
 
     __repr__ = brief
@@ -157,7 +157,7 @@ class RecordedWrap:
 class Wrap:
     """An FSDP unit: parameters that FSDP gathers and reduces together."""
 
-    label: str  # name of the module or number of the block; "" for the root
+    label: str  # module name or block number; "" for the root
     parameters: list[int] = field(default_factory=list)
     units: tuple[int, int] = (-1, -1)  # the first and the last `Unit` that use the parameters
     again: bool | None = None  # True if the recorded job gathers again in backward; None if unknown
@@ -177,13 +177,13 @@ class Unit:
     forward: list[Call]  # topmost forward calls
     backward: list[Call] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)  # in order of first use
-    ready: dict[int, Parameter] = field(default_factory=dict)  # parameters of AccumulateGrad calls, by row
-    # key that units with the same operators and parameter shapes share
+    ready: dict[int, Parameter] = field(default_factory=dict)  # maps rows of AccumulateGrad calls to parameters
+    # units with the same operators and parameter shapes have the same kind
     kind: str = ""
     output: Shape = ()  # extents of the output tensor
     dtype: str = "float"
     itemsize: int = 4
-    alone: bool = True  # True if no other activation is live at its end, so that a pipeline can be cut there
+    alone: bool = True  # True if no other activation is live at the unit's end, so that a pipeline can be cut there
 
     __repr__ = brief
 
@@ -195,7 +195,7 @@ class Pass:
     units: list[Unit]
     loss_forward: list[Call]
     loss_backward: list[Call]
-    batch: int  # class of the pass's batch size, −1 if unknown
+    batch: int  # extent class of the pass's batch size; −1 if unknown
 
     __repr__ = brief
 
@@ -211,21 +211,21 @@ class Model:
     loss_backward: list[Call]
     after: list[Call]  # calls between backward and the optimizer
     optimizer: Owned
-    batch: int  # class of the batch size, −1 if unknown
+    batch: int  # extent class of the batch size; −1 if unknown
     given: tuple[int, ...]  # extents of all external tensors
     further: list[Pass] = field(default_factory=list)  # the other passes of a step with gradient accumulation
     weights: Weights = field(default_factory=Weights)
     buffers: list[Buffer] = field(default_factory=list)  # buffers that DDP broadcasts
     wraps: list[Wrap] = field(default_factory=list)  # recorded FSDP units
     blocks: list[Wrap] = field(default_factory=list)  # FSDP units inferred from repeated calls
-    # buffers that are inferred, because no broadcast was recorded
+    # buffers that had to be inferred because no broadcast was recorded
     inferred: list[Buffer] = field(default_factory=list)
-    sink: Shape | None = None  # extents of the model output, which DDP copies with `find_unused_parameters`
+    sink: Shape | None = None  # extents of the model output, which DDP copies if `find_unused_parameters` is set
     finds_unused: bool = False
     loose_blocks: bool = False  # True if a different division into `blocks` is equally likely
     own_buffers: bool = False  # True if DDP's broadcast of `buffers` was recorded
-    unreached: int = 0  # number of weights that do not contribute to the loss
-    optimizer_parts: int = 1  # number of ranks that the recorded optimizer's state is sharded over
+    unreached: int = 0  # number of weights that the loss does not depend on
+    optimizer_parts: int = 1  # the recorded optimizer's state is sharded over this many ranks
     unmatched: int = 0  # number of gradients that belong to no known parameter
     data: list[Shape] = field(default_factory=list)  # external tensors that may have a batch dimension
     left_out: list[Call] = field(default_factory=list)  # calls around gradient norms that a new layout does not need

@@ -28,8 +28,8 @@ from .proof import Gradients, SelfProof
 from .step_calls import BOOKKEEPING, VIEWS, Call, tensor_values, walked
 from .wraps import candidates
 
-_NAMED = 4  # maximum number of operators named in a doubt; the report lists all
-# A result is doubtful if operators that were not derived take a larger share of the time. The share is smaller if a
+_NAMED = 4  # a doubt names at most this many operators; the report lists all of them
+# A result is doubtful if operators that were not derived take more than this share of the time. They take less if a
 # recorded layout is derived from itself.
 LEAST = 0.01
 # torch.compile hides parameters and buffers inside calls with these names.
@@ -44,7 +44,7 @@ class NotDerived:
     what: str
     reason: str
     count: int
-    share: float  # share of operator self time or of parameter elements
+    share: float  # share of the operator self time or of the parameter elements
     kind: Literal["operators", "parameters", "communication"] = "operators"
 
     __repr__ = brief
@@ -57,7 +57,7 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     return tuple(sorted(found, key=lambda row: (-row.share, row.what, row.reason)))
 
 
-# operators and parameters
+# ---- operators and parameters ----
 
 
 def _operators(derivation: Derivation) -> Iterator[NotDerived]:
@@ -71,7 +71,7 @@ def _operators(derivation: Derivation) -> Iterator[NotDerived]:
     for call in model.calls():
         own = int(model.trace.self_ns[call.index])
         whole += own
-        if ("::" not in call.name and call.children) or call.name in VIEWS:  # an autograd node's callees do the work
+        if ("::" not in call.name and call.children) or call.name in VIEWS:  # an autograd node's callees do its work
             continue
         classes = model.leaves_of(call)
         if not classes.isdisjoint(of_data):
@@ -109,7 +109,7 @@ def _loose(derivation: Derivation) -> set[int]:
 def _whole_products(derivation: Derivation) -> set[int]:
     """Return rows of GEMMs on samples, in repeated blocks, that tensor parallelism does not shard.
 
-    GEMMs outside blocks, such as the output layer, are never sharded in existing implementations.
+    GEMMs outside the repeated blocks, such as the output layer, are not reported: implementations seldom shard them.
     """
     if derivation.layout.tp == 1:
         return set()
@@ -144,7 +144,7 @@ def _parameters(derivation: Derivation) -> Iterator[NotDerived]:
         yield NotDerived("parameters", _WHOLE, len(kept), share, "parameters")
 
 
-# Rules yield the subject, reason and count of unknown communication; a count of 0 means that there is no gap.
+# Each rule yields (subject, reason, count) for communication that is unknown. A count of 0 means that there is no gap.
 
 _Gap = tuple[str, str, int]
 
@@ -320,7 +320,7 @@ def _frozen_apart(model: Model) -> set[int]:
 def _feeds_the_model(model: Model) -> bool:
     """Return whether layers with parameters use results of the frozen weights; False for a teacher's weights."""
     apart = _frozen_apart(model)
-    made: dict[int, frozenset[int]] = {}  # by storage, frozen weights that its contents depend on
+    made: dict[int, frozenset[int]] = {}  # maps storages to the frozen weights that they depend on
     reached = set[int]()
     for call in (call for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in part):
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}
@@ -355,20 +355,20 @@ def _users(model: Model, parameter: Parameter) -> Set[int]:
     }
 
 
-# assumptions
+# ---- assumptions ----
 
 
 def assumptions(derivation: Derivation) -> list[str]:
     """Return facts that data parallelism depends on, but that were not recorded."""
     model, layout = derivation.model, derivation.layout
-    shown = model.wraps if layout.zero == 3 else model.own_buffers  # recorded with FSDP or DDP
+    shown = model.wraps if layout.zero == 3 else model.own_buffers  # True if recorded with FSDP or DDP
     if layout.dp == 1 or shown or not model.trains:
         return []
     if layout.zero < 3:
         options = f"with{'' if derivation.finds_unused else 'out'} find_unused_parameters"
         found = [f"the step uses every parameter; DistributedDataParallel runs {options}"]
         if layout.broadcast_buffers is not False:
-            found.append(f"tensors that forward reads and no optimizer updates are buffers: {len(derivation.buffers)}")
+            found.append(f"tensors read in forward and updated by no optimizer are buffers: {len(derivation.buffers)}")
         return found
     found = ["the step uses every parameter (FSDP also gathers unused ones)"]
     if layout.reshard_after_forward is None:

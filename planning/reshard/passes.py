@@ -13,14 +13,14 @@ from .step_calls import Call, walked
 class RecordedStep:
     before: list[Call] = field(default_factory=list)
     passes: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
-    after: list[Call] = field(default_factory=list)  # calls between the last backward pass and the optimizer step
+    after: list[Call] = field(default_factory=list)  # calls after the last backward pass and before the optimizer step
     steps: list[Call] = field(default_factory=list)
 
     __repr__ = brief
 
 
 _STEP = "Optimizer.step"
-_SEED = "aten::ones_like"  # creates the gradient of the loss at the start of the backward pass
+_SEED = "aten::ones_like"  # at the start of backward, this call creates the gradient of the loss
 
 
 def split_step(top: Sequence[Call]) -> RecordedStep:
@@ -32,7 +32,7 @@ def split_step(top: Sequence[Call]) -> RecordedStep:
     top = last_step(top)
     found = RecordedStep(steps=[call for call in top if call.name.startswith(_STEP)])
     places = [at for at, call in enumerate(top) if call.backward]
-    if not places:  # inference
+    if not places:  # this is inference
         operators = [call for call in top if call.operator and call not in found.steps]
         found.before = [call for call in top if not call.operator]
         found.passes = [(operators, [])] if operators else []

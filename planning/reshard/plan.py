@@ -25,8 +25,8 @@ _FLUSH_AT = "ViewBackward0"
 class Division:
     extent: int
     size: int
-    columns: tuple[int, ...]  # numbers of parameters with this extent as the first dimension
-    rows: tuple[int, ...]  # numbers of parameters with this extent as the second dimension
+    columns: tuple[int, ...]  # numbers of the parameters whose first dimension is this extent
+    rows: tuple[int, ...]  # numbers of the parameters whose second dimension is this extent
     unit: int  # first unit that uses any of the parameters
 
     __repr__ = brief
@@ -37,8 +37,8 @@ class Plan:
     """How tensor and pipeline parallelism divide a model."""
 
     divisions: tuple[Division, ...]
-    layers: tuple[int, ...]  # units to distribute evenly over the pipeline if `stages` is None
-    stages: tuple[int, ...] | None = None  # pipeline stage per unit
+    layers: tuple[int, ...]  # if `stages` is None, these units are distributed evenly over the pipeline
+    stages: tuple[int, ...] | None = None  # for each unit, its pipeline stage
 
     __repr__ = brief
 
@@ -85,7 +85,7 @@ class Plan:
                 raise UsageError("the stages of the plan's units are not in ascending order; edit the plan")
             return list(self.stages)
         if len(self.layers) % stages:
-            raise UsageError(f"{len(self.layers)} layers do not divide into pp={stages} stages; choose another pp")
+            raise UsageError(f"{len(self.layers)} layers do not split evenly into pp={stages} stages; use another pp")
         per = len(self.layers) // stages
         if not per:
             raise UsageError(f"the model has no layers to divide into pp={stages} stages; choose pp=1")
@@ -158,7 +158,7 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
         if len(given) == 3 and all(len(shape) == 4 for shape in given):
             of = [model.extents.leaves(shape[1:2])[0] for shape in given]
             heads |= {other: of[0] for other in of[1:] if other != of[0]}
-            dims |= {leaf for shape in given for leaf in model.leaves(shape[3:])}  # includes rotary halves
+            dims |= {leaf for shape in given for leaf in model.leaves(shape[3:])}  # these include rotary halves
     return heads, dims
 
 
@@ -267,10 +267,10 @@ class Partial:
     """A GEMM with a partial result, because its inner extent is divided."""
 
     call: Call
-    after: Call  # the call after which the result is reduced
+    after: Call  # the result is reduced after this call
     forward: bool  # True for the output of a row layer, False for an input gradient
     unit: int
-    place: int  # index among all forward or backward calls of the unit
+    place: int  # index among the unit's forward calls, or among its backward calls
     number: int = 0  # index of the pass
 
 

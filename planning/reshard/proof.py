@@ -33,7 +33,7 @@ _ISSUED = {
     "send": "send",
     "recv_": "recv",
 }
-_NAMED = 8  # maximum number of differences to show; all are counted
+_NAMED = 8  # at most this many differences are shown; all are counted
 
 _Work = tuple[str, tuple[tuple[int, ...], ...]]
 _Comm = tuple[str, int]
@@ -46,7 +46,7 @@ class Gradients:
     stage: int
     communicated: int
     parameters: int
-    padding: int  # elements added to make all shards equal in size
+    padding: int  # number of elements that are added so that all shards have the same size
 
     __repr__ = brief
 
@@ -101,9 +101,9 @@ def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] 
 
 @dataclass(frozen=True)
 class SelfProof:
-    operators: int  # number of recorded operators
-    communications: int  # number of recorded communications
-    # number of recorded operators that the derivation lacks, by name and sizes
+    operators: int  # number of operators in the recording
+    communications: int  # number of communications in the recording
+    # number of recorded operators that the derivation lacks, for each name and sizes
     missing: Counter[_Work] = field(default_factory=Counter)
     extra: Counter[_Work] = field(default_factory=Counter)  # number of derived operators that the recording lacks
     share: float = 0.0  # missing operators' share of the self time
@@ -111,7 +111,7 @@ class SelfProof:
     other_communications: tuple[str, ...] = ()  # descriptions of differences in communication
     gathers: bool = False  # True if only FSDP's all-gathers differ
     ranks: tuple[int, ...] = (0,)
-    # number of different operators and of different communications, for each rank with differences
+    # for each rank with differences, the number of operators and of communications that differ
     different: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     __repr__ = brief
@@ -176,7 +176,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     recorded = [(call.name, _recorded_sizes(call)) for call in calls]
     derived: list[_Work] = []
     comms: list[_Comm] = []
-    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds gradients in excluded calls
+    added = {"aten::add_"} if not model.wraps else set()  # FSDP adds gradients in calls that are excluded here
     added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in program(derivation, rank):
@@ -206,8 +206,8 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     )  # fmt: skip
 
 
-_ADDED = ("aten::add_",)  # operators that layouts may call at different times
-_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # operators that only prepare communication
+_ADDED = ("aten::add_",)  # different layouts may call these operators at different times
+_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")  # these only prepare communication
 
 
 def _works(call: Call) -> bool:
@@ -261,7 +261,7 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
     layout = derivation.layout
     if layout.dp == 1:
         return None
-    alone = derivation.experts.parameters if layout.ep == layout.dp else set()  # parameters only on this rank
+    alone = derivation.experts.parameters if layout.ep == layout.dp else set()  # only this rank has these
     parameters = [p for p in derivation.parameters(stage) if p.accumulates and p not in alone]
     whole = sum(prod(derivation.sizes(parameter)) for parameter in parameters)
     found, padding = 0, 0

@@ -28,27 +28,27 @@ from .plan import Partial
 from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, tensor_values, walked
 from .wraps import gathered, late_units, scattered, start_gather, sums_of_units
 
-USED = "parameters in use"  # key of the all-reduce that DDP uses to find unused parameters
+USED = "parameters in use"  # DDP's all-reduce that finds unused parameters has this key
 
 
 @dataclass(frozen=True)
 class _Rank:
     derivation: Derivation
     place: Coordinates
-    index: int  # index in its expert-parallel group
-    changed: Mapping[int, int]  # new values of extent classes
+    index: int  # index of the rank in its expert-parallel group
+    changed: Mapping[int, int]  # maps extent classes to new values
     units: list[Unit]
-    is_last: bool  # True in the stage with the loss
+    is_last: bool  # True if the stage computes the loss
     shard: Shard | None  # part of the parameters that this rank's optimizer updates
     fsdp: bool  # True if the rank keeps only its part of the parameters
     buckets: list[Bucket]  # the gradient buckets that all ranks have, then this rank's expert buckets
     common: int  # number of buckets that all ranks have
-    reduced_after: Mapping[int, list[int]]  # buckets to reduce when the gradient of a parameter is ready
+    reduced_after: Mapping[int, list[int]]  # maps parameters to the buckets to reduce when their gradient is ready
     in_bucket: Set[int]
     waits: tuple[str, ...]  # keys of all reductions
     wraps: list[Wrap]
     root: Wrap | None
-    sums: Set[int]  # rows of gradient sums that are in place only in the program or only in the recording
+    sums: Set[int]  # rows of gradient sums that are in place in either the program or the recording, but not both
 
     @property
     def layout(self) -> Layout:
@@ -291,7 +291,7 @@ def _ready(rank: _Rank, parameter: Parameter, microbatch: int) -> Iterator[Item]
     derivation = rank.derivation
     sizes, keeps = derivation.sizes(parameter), derivation.keeps_gradients
     first = not rank.pass_of(microbatch) and not keeps
-    recorded_alone = first or rank.model.wraps  # True if it was recorded without gradients of earlier passes
+    recorded_alone = first or rank.model.wraps  # True if earlier passes left no gradients when it was recorded
     again = microbatch or (keeps and not rank.fsdp)
     if again and recorded_alone and not (rank.fsdp and rank.reduces(microbatch - 1)):
         yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)

@@ -63,7 +63,7 @@ _KINDS = {
     "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
     "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
 }
-_GLOO = {"reduce_scatter": "all_reduce"}  # collectives that Gloo implements with other collectives
+_GLOO = {"reduce_scatter": "all_reduce"}  # Gloo implements these collectives with other collectives
 _ISSUE_NS, _MADE_NS = 20_000, 5_000
 _MADE_BYTES_PER_NS = 10.0
 _COMM_THREAD = 90
@@ -100,11 +100,11 @@ class _Builder:
         self.begin = self.now = 1_000_000
         self.ids = 2
         self.tensors = 1 << 40
-        self.busy: dict[Any, tuple[int, int]] = {}  # end and ID of the last event on each lane
+        self.busy: dict[Any, tuple[int, int]] = {}  # for each lane, the end and ID of its last event
         self.pending: dict[str, tuple[int, int]] = {}
-        self.waiting: list[int] = []  # IDs of communication nodes with results that the next call reads
-        self.joins = defaultdict[Any, list[int]](list)  # IDs of communication that the next event on a lane waits for
-        self.before: dict[int, int] = {}  # last topmost operator per thread
+        self.waiting: list[int] = []  # IDs of communication nodes whose results the next call reads
+        self.joins = defaultdict[Any, list[int]](list)  # for each lane, IDs of what its next event waits for
+        self.before: dict[int, int] = {}  # for each thread, its last topmost operator
         self.seq: defaultdict[str, int] = defaultdict(int)
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id
@@ -154,7 +154,7 @@ class _Builder:
                 found.append({"pg_name": name, "pg_desc": dimension, "pg_size": len(ranks), "ranks": list(ranks)})
         return found
 
-    # nodes
+    # ---- nodes ----
 
     def _node(
         self, name: str, parent: int, tid: int, tensors: NodeTensors | Callable[[], NodeTensors] = (None, None), *,
@@ -223,7 +223,7 @@ class _Builder:
         self.tensors += 1
         return [self.tensors, self.tensors, 0, prod(shape), size, "cuda:0" if self.on_gpu else "cpu"]
 
-    # work on a device
+    # ---- work on a device ----
 
     def _kernel(self, event: int, caller: int, factor: float, tid: int) -> None:
         gpu, trace = self.source.gpu, self.source
@@ -268,7 +268,7 @@ class _Builder:
         self.busy[lane] = (begin + dur, number)
         return number
 
-    # communication
+    # ---- communication ----
 
     def _comm(self, item: CommOp, parent: int) -> None:
         group = self.layout.group(item.dimension, self.at)

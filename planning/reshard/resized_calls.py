@@ -21,13 +21,13 @@ from .model import PRODUCTS
 from .step_calls import Call, is_tensor, tensor_values
 
 _TENSOR = re.compile(r"Tensor\(")
-_MOST = 1 << 15  # maximum number of cached calls (about 1 kB per call)
+_MOST = 1 << 15  # at most this many calls are cached (about 1 kB per call)
 
 
 class ResizedCalls:
     def __init__(self, derivation: Derivation) -> None:
         self._model = derivation.model
-        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # sizes by extent, by id of `changed`
+        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # maps id(changed) to sizes by extent
         self._tensors: dict[tuple[Call, int, int], NodeTensors] = {}
         self._factors: dict[tuple[Call, int], float] = {}
 
@@ -121,7 +121,7 @@ class ResizedCalls:
         return [tuple(sizes) for sizes in self._new_sizes(item, call, side)]
 
     def _shape(self, shape: Sequence[int], changed: Mapping[int, int]) -> list[int]:
-        _, known = self._sizes.setdefault(id(changed), (changed, {}))  # keep `changed`, so that its id is not reused
+        _, known = self._sizes.setdefault(id(changed), (changed, {}))  # `changed` stays alive, so its id is not reused
         for extent in shape:
             if extent not in known:
                 known[extent] = self._model.size(extent, changed)
@@ -146,7 +146,7 @@ def _with_sizes(
     if not isinstance(value, list):
         return value, shape, steps
     if not is_tensor(value):
-        if not isinstance(shape, list) or len(shape) != len(value):  # PyTorch did not write this
+        if not isinstance(shape, list) or len(shape) != len(value):  # a tool other than PyTorch wrote this
             return value, shape, steps
         each = steps if isinstance(steps, list) and len(steps) == len(value) else [None] * len(value)
         parts = [_with_sizes(*part, tensors, apart) for part in zip(value, shape, each, strict=True)]

@@ -40,12 +40,12 @@ class StageStep:
     trace: Trace
     stage: int
     before: list[Call] = field(default_factory=list)  # calls before the first pass
-    forward: list[list[Call]] = field(default_factory=list)  # calls per microbatch
+    forward: list[list[Call]] = field(default_factory=list)  # for each microbatch, its calls
     backward: list[list[Call]] = field(default_factory=list)
     after: list[Call] = field(default_factory=list)  # calls after the last pass
     steps: list[Call] = field(default_factory=list)  # optimizer steps
     same: dict[int, int] = field(default_factory=dict)  # maps tensor and storage numbers to their replacements
-    # sent, received: activations (True) and gradients (False) per microbatch
+    # sent, received: the activations (True) and the gradients (False) of each microbatch
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)  # rows of calls that belong to the pipeline schedule
@@ -117,7 +117,7 @@ def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[S
     peers = [given[2] for given in values if len(given) > 2 and type(given[2]) is int]
     if len(peers) < len(values):
         raise UsageError(f"{trace.file}: message peers were not recorded; record an execution trace that includes them")
-    mine = stage if max(peers, default=0) < stages else trace.rank or 0  # peers are group ranks or global ranks
+    mine = stage if max(peers, default=0) < stages else trace.rank or 0  # a peer is a group rank or a global rank
     found = []
     for call, given, peer in zip(issued, values, peers, strict=True):
         sent = _MESSAGES[trace.names[calls.name[call]]]
@@ -191,7 +191,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
     bounds = _bounds(found, calls, last=last)
     place = {call.row: k for k, (begin, end) in enumerate(bounds) for call in calls[begin : end + 1]}
     sequences: dict[int, int] = {}
-    made_in: dict[int, int] = {}  # microbatch that produced each scalar, such as a loss
+    made_in: dict[int, int] = {}  # for each scalar, such as a loss, the microbatch that produced it
     found.forward, found.backward = [[] for _ in range(parts)], [[] for _ in range(parts)]
     current, behind, ahead = 0, False, 0  # `current`: microbatch in backward; `ahead`: the next one in forward
     for call in calls:
@@ -204,7 +204,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
             continue
         k = place.get(call.row, current if behind else min(ahead, parts - 1))
         of = {made_in[number] for number in call.tensor_ids("inputs") if number in made_in}
-        k = max(of) if of and k not in of else k  # such as the initial gradient of a loss
+        k = max(of) if of and k not in of else k  # for example, the initial gradient of a loss
         if found.backward[k]:
             found.backward[k].append(call)
             continue

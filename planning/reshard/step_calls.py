@@ -24,15 +24,15 @@ from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 
-_MOST_REPLAYED = 0.1  # maximum share of the GPU time from replayed CUDA graphs
+_MOST_REPLAYED = 0.1  # replayed CUDA graphs may take at most this share of the GPU time
 _BACKWARD = "autograd::engine::evaluate_function: "
-# Calls that communicate, or prepare communication, in the recorded layout.
+# These calls communicate, or prepare communication, in the recorded layout.
 COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
     r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
 )
 _SUBCLASS = "PythonSubclass"
-# Calls that convert between distributed and local tensors. Their callees replace them.
+# These calls convert between distributed and local tensors. They are replaced by their callees.
 _WRAPPERS = re.compile(
     rf"{_SUBCLASS}|(?:{_BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
     r"|RegisterPostBackwardFunction)(?:Backward)?"
@@ -42,8 +42,8 @@ _VIEWS = (
     " resolve_conj resolve_neg view_as squeeze unsqueeze slice select narrow split chunk unbind split_with_sizes"
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
-VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # views and allocations
-# Copies and calls on scalars. Each layout adds them as needed.
+VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # these create views or allocate memory
+# These are copies and calls on scalars, which each layout adds as needed.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
@@ -72,14 +72,14 @@ class Call:
     operator: bool  # False for an annotation
     ts: int  # ts, end: recorded times in ns
     end: int
-    sequence: int  # PyTorch's sequence number, which links backward to forward calls; −1 if there is none
+    sequence: int  # PyTorch's sequence number, which links a backward call to its forward call; −1 if there is none
     inputs: _Tensors  # extents of the tensors in each argument
     results: _Tensors
     signature: Signature | None
-    record: dict[str, Any]  # "inputs" and "outputs" in the format of ETs
+    record: dict[str, Any]  # "inputs" and "outputs" as an ET contains them
     schema: str
     children: list[Call] = field(default_factory=list)
-    lead: int = 0  # ns since the end of the previous call
+    lead: int = 0  # time in ns since the previous call ended
 
     __repr__ = brief
 

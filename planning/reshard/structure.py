@@ -231,7 +231,7 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
         if not ranked or single[True] > single[False]:
             found.append(-1)
             continue
-        for other in ranked[1:]:  # the batch dimension of another external tensor
+        for other in ranked[1:]:  # this is the batch dimension of another external tensor
             if other in firsts and not any({ranked[0], other} <= outer for outer in together):
                 shapes.extents.same(ranked[0], other)
         found.append(_part_of_batch(shapes.extents.root(ranked[0]), shapes, firsts))

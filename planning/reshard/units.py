@@ -40,14 +40,14 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     returned by a call but refers to an activation's memory, it is this activation (FSDP hooks cause such numbers).
     """
     alias = _aliases(trace)
-    lives: dict[int, list[int]] = {}  # index of the first and last use, per tensor number
-    made_in: dict[int, list[int]] = {}  # number, offset and element count of the last activation in each storage
-    memory: dict[int, int] = {}  # storage per tensor number
+    lives: dict[int, list[int]] = {}  # for each tensor number, the index of its first and last use
+    made_in: dict[int, list[int]] = {}  # for each storage, its last activation's number, offset, element count
+    memory: dict[int, int] = {}  # for each tensor number, its storage
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
     given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])
     data = next((values for values in given if any(weights.of(value) is None for value in values)), [])
-    for value in data[:1]:  # the inputs of the first call with other inputs than parameters
+    for value in data[:1]:  # the first call that has inputs other than parameters
         if weights.of(value) is None:
             lives[alias.get(value[0], value[0])] = [0, 0]
     outside = set[int]()
@@ -241,7 +241,7 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
     known = {} if gathered else gradients_of(model.weights)  # with FSDP, the optimizer reads shards in other memory
     unmatched, batches = 0, set(model.batches)
 
-    def of_samples(call: Call) -> bool:  # the gradient of an input, as with checkpointing
+    def of_samples(call: Call) -> bool:  # checkpointing, for example, computes an input's gradient
         shape = next((shape for inner in call.walk() for shape in inner.input_shapes), ())
         return not batches.isdisjoint(model.extents.leaves(shape))
 

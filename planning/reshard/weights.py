@@ -27,7 +27,7 @@ from .items import Shard
 from .model import GivenTensor, Lists, Owned, Parameter, RecordedWrap, Region, Weights, given_tensors
 from .step_calls import Call, tensor_values, walked
 
-OwnerOf = Callable[[Sequence[int]], Parameter | None]  # returns the parameter that an ET tensor belongs to
+OwnerOf = Callable[[Sequence[int]], Parameter | None]  # this returns the parameter that an ET tensor belongs to
 
 
 def find_weights(
@@ -107,7 +107,7 @@ def _gathered_reads(forward: Sequence[Call], gathered: Sequence[RecordedWrap]) -
     events = [(ts, storages, unit) for unit in gathered for ts, storages in unit.gathered]
     events.sort(key=lambda event: event[0])
     used: dict[int, GivenTensor] = {}
-    shard_in: dict[int, int] = {}  # shard that each storage of gathered memory currently contains
+    shard_in: dict[int, int] = {}  # for each storage of gathered memory, the shard that it currently contains
     reached = 0
     for call in sorted(walked(forward), key=lambda call: call.ts):
         while reached < len(events) and events[reached][0] <= call.ts:
@@ -187,7 +187,7 @@ def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Para
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
     """Return external tensors of forward by storage: the largest tensor, then tensors with other elements."""
-    found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # number of elements and tensor, by storage and offset
+    found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # maps storages to offsets to (elements, tensor)
     made, views = set[int](), set[int]()
 
     def visit(call: Call) -> None:
@@ -324,7 +324,7 @@ def weights_of_layers(calls: Iterable[Call]) -> set[int]:
 def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
     """Return the parameter for each tensor (storage, offset) that the optimizer uses with it, such as its gradient."""
     found: dict[tuple[int, int], Parameter] = {}
-    made = set[int]()  # storages that the optimizer allocates; earlier tensors may have the same addresses
+    made = set[int]()  # the optimizer allocates these storages; earlier tensors may have had the same addresses
     for _, owned in weights.optimizer:
         for call, owner in owned:
             if owner is not None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"FSDP::[a-z_]+(?: for)?(?: \((?P<label>[^)]*)\))?")
 _MODULE = "nn.Module: "
 _CANDIDATES = 3
-# Calls that copy shards before the all-gather, full parameters after it, and gradients before the reduction.
+# These calls copy shards before the all-gather, full parameters after it, and gradients before the reduction.
 _COPY_IN, _COPY_OUT, _CHUNK_CAT = "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"
 
 
@@ -95,8 +95,8 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
     label_of = {k: wrap.label for wrap in wraps if not wrap.root for k in range(wrap.units[0], wrap.units[1] + 1)}
     found = set[int]()
     for one in model.passes:
-        made = dict[int, tuple[Call, str]]()  # for each storage, the call that created it, and the unit of that call
-        added, read = dict[tuple[str, int], int](), set[tuple[str, int]]()  # keys: unit and storage
+        made = dict[int, tuple[Call, str]]()  # for each storage, the call that created it, and the call's unit
+        added, read = dict[tuple[str, int], int](), set[tuple[str, int]]()  # keyed by (unit, storage)
         for unit in reversed(one.units):
             label = label_of.get(unit.number, "")
             for call in walked(unit.backward):
@@ -168,7 +168,7 @@ def _class_of(module: str) -> str:
 
 def candidates(model: Model) -> str:
     """Return suggested values for `--fsdp-wrap`: module classes that occur several times, largest modules first."""
-    numbers: dict[str, dict[str, set[int]]] = {}  # parameter numbers, by module class and module name
+    numbers: dict[str, dict[str, set[int]]] = {}  # maps module classes to module names to parameter numbers
     for call in model.forward_calls():
         read = {parameter.number for parameter in model.weights.read(call)}
         for module in _modules_around(model, call) if read else ():
@@ -182,14 +182,14 @@ def candidates(model: Model) -> str:
     return f"each ({units} units) or a minimum number of elements; record with with_stack=True to wrap modules by class"
 
 
-# communication of a unit
+# ---- communication of a unit ----
 
 
 class _Group(NamedTuple):
     dtype: str
     itemsize: int
-    sizes: list[tuple[int, ...]]  # sizes per parameter
-    parts: list[int]  # number of elements in each parameter's largest shard
+    sizes: list[tuple[int, ...]]  # for each parameter, its sizes
+    parts: list[int]  # for each parameter, the number of elements in its largest shard
 
 
 def _by_dtype(derivation: Derivation, wrap: Wrap, *, reduced: bool = False) -> Iterator[_Group]:
@@ -243,11 +243,11 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         return []
     calls = [call for unit in units for call in unit.forward]
     read = [{p.number for inner in call.walk() for p in weights.taken(inner)} for call in calls]
-    wrap_of: dict[int, Wrap] = {}  # unit with parameters used both before and after each call, by call index
+    wrap_of: dict[int, Wrap] = {}  # for each call, the unit whose parameters are used before and after it
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
-    made: dict[int, Wrap | None] = {}  # unit that created each storage with contents that depend on parameters
+    made: dict[int, Wrap | None] = {}  # for each storage that depends on parameters, the unit that created it
     takes = set[Wrap | None]()
     for place, call in enumerate(calls):
         wrap_here = wrap_of.get(place)

@@ -116,9 +116,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
         elif extents.value[shape[0]] == extents.value[bag] + 1:
             extents.sum_of(shape[0], (bag, extents.new(1)))
     for made in call.temporaries:
-        if (
-            len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1
-        ):  # counts, to be summed cumulatively
+        if len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1:  # counts, summed up later
             extents.sum_of(made[0], (indices[0], extents.new(1)))
     if len(indices) == 2:
         extents.same(indices[0], bag)
@@ -174,7 +172,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     if "_for_cpu" in call.name:  # scratch memory depends on the number of threads, not on the batch
         scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in extents.sizes(shape))
         extents.follow((extent for shape in scratch for extent in shape), (*query[2:], *key[2:], value[3]))
-    if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # key heads repeat
+    if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # key heads are repeated
         extents.follow((key[1], value[1]), query[1:2])
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])
