@@ -29,7 +29,7 @@ class BandwidthRow(Row):
     count: int = column("count", "Number of copies with a recorded size.")
     bytes: int = column("bytes", "Sum of the recorded sizes.", "bytes")
     total_ns: int = column("ns", "Sum of the durations of copies with a recorded size.")
-    busy_ns: int = column("ns", "Time with at least one copy running.")
+    busy_ns: int = column("ns", "Time during which at least one copy runs.")
     not_recorded: int = column("count", "Number of copies without a recorded size.")
 
     title = "copies and memsets"

@@ -76,8 +76,8 @@ class StreamUse(_Busy, Row):
     window_ns: int | None = column("ns", "Duration of the trace.")
     gpu_span_ns: int | None = column("ns", _GPU_SPAN, "GPU span")
     total_ns: int = column("ns", "Sum of the event durations; exceeds busy_ns if events overlap.")
-    busy_ns: int | None = column("ns", "Time with at least one event.")
-    idle_ns: int | None = column("ns", "Time without a GPU event.")
+    busy_ns: int | None = column("ns", "Time during which at least one event runs.")
+    idle_ns: int | None = column("ns", "Time during which no GPU event runs.")
 
     title = f"streams; {_SPANS}"
     shown = (
@@ -90,13 +90,13 @@ class DeviceUse(_Busy, Row):
     device: int = column("number", "Device number.")
     window_ns: int = column("ns", "Duration of the trace.")
     gpu_span_ns: int = column("ns", _GPU_SPAN, "GPU span")
-    busy_ns: int = column("ns", "Time with at least one GPU event on any stream.")
-    idle_ns: int = column("ns", "Time without a GPU event.")
-    overlapped_ns: int = column("ns", "Time with GPU events on two or more streams.", "overlap")
-    compute_ns: int = column("ns", "Time with a compute kernel, excluding communication kernels and MTIA waits.")
-    copy_ns: int = column("ns", "Time with a copy or memset.")
-    communication_ns: int = column("ns", "Time with a communication kernel.", "comm")
-    exposed_communication_ns: int = column("ns", "Communication time without a compute kernel.", "exposed")
+    busy_ns: int = column("ns", "Time during which at least one GPU event runs on any stream.")
+    idle_ns: int = column("ns", "Time during which no GPU event runs.")
+    overlapped_ns: int = column("ns", "Time during which GPU events run on two or more streams.", "overlap")
+    compute_ns: int = column("ns", "Time during which a compute kernel runs (not communication, not an MTIA wait).")
+    copy_ns: int = column("ns", "Time during which a copy or memset runs.")
+    communication_ns: int = column("ns", "Time during which a communication kernel runs.", "comm")
+    exposed_communication_ns: int = column("ns", "Communication time during which no compute kernel runs.", "exposed")
 
     title = f"devices, ms; {_SPANS}"
     shown = (

@@ -41,7 +41,7 @@ _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"
 _MAX_DIGITS = 8  # A number with more digits is not a device number.
 _Curve = tuple[IntColumn, IntColumn, IntColumn]  # ts, allocated, reserved
-_OPERATOR = "Topmost operator that allocated the blocks; the reason in brackets if unknown."
+_OPERATOR = "Topmost operator that allocated the blocks or, if it is unknown, the reason in brackets."
 
 
 class Blocks(NamedTuple):

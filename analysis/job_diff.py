@@ -123,7 +123,7 @@ class RankChange(Row):
 
 class JobDiffRow(DiffRow):
     rank: int = column("number", "Rank with the largest change.")
-    rank_change_ns: float = column("ns", "Change on the rank with the largest change.")
+    rank_change_ns: float = column("ns", "Change on the rank that changed most.")
 
 
 @dataclass(frozen=True)

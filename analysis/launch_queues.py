@@ -101,7 +101,7 @@ class QueueUse(Row):
     span_ns: int = column("ns", "Time from the first launch on the stream to the start of its last event.")
     longest: int = column("count", "Largest number of queued launches.")
     mean: float | None = column("number", "Mean number of queued launches over time.")
-    full_ns: int = column("ns", "Time with a full queue (1,024 launches), during which launches block the CPU.")
+    full_ns: int = column("ns", "Time during which the queue is full (1,024 launches) and launches block the CPU.")
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:

@@ -31,7 +31,7 @@ class ModuleRow(WithMean, Row):
 
     path: tuple[str, ...] = column("name", "Enclosing classes and annotations, then the class.", joined=" / ")
     instances: int = column("count", "Number of distinct modules of the class.")
-    count: int = column("count", "Number of calls; if only stacks show the module, of outermost operators.", "calls")
+    count: int = column("count", "Number of calls (of outermost operators if only stacks show the module).", "calls")
     self_ns: int = column("ns", "CPU time, excluding nested modules and annotations.", "host self")
     total_ns: int = column("ns", "CPU time, including nested modules.", "host")
     device_self_ns: int = column("ns", "GPU time, excluding nested modules and annotations.", "GPU self")

@@ -64,7 +64,7 @@ class ServingStep(_Rates, Row):
     latency_ns: int = column("ns", "Time from the start to the end of the step.")
     time_ns: int = column("ns", "Part of the latency after the end of all earlier steps.")
     wait_ns: int | None
-    device_ns: int = column("ns", "Time with at least one GPU event of the step.", "GPU")
+    device_ns: int = column("ns", "Time during which at least one GPU event of the step runs.", "GPU")
     device_span_ns: int = column("ns", "Time from the start of the first GPU event to the end of the last.")
     idle_ns: int = column("ns", "Part of the latency during which the GPU ran no event of any step.")
     events: int = column("count", "Number of GPU events of the step, including replayed graphs.")

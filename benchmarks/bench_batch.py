@@ -2,7 +2,7 @@
 
     python benchmarks/bench_batch.py [--ranks N] [--times N] [--runs N]
 
-The ranks are copies of the four dlrm ranks next to the repository if available (else of a fixture), with new rank
+The ranks are copies of the four dlrm ranks next to the repository (or, if missing, of a fixture), with new rank
 numbers. Each figure is the best of several alternating runs of `etplus link FOLDER`. For comparison, the benchmark also
 runs a simple loop in one process and in two processes. The loop shows how much a second core helps on this machine.
 """

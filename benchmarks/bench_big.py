@@ -103,7 +103,7 @@ def recorded_pair(folder: Path) -> tuple[Path, Path]:
 
 
 def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both: bool = False) -> tuple[Path, Path]:
-    """Repeat resnet103 (else a fixture) until it has a certain Kineto size, total size, or number of events."""
+    """Repeat resnet103 (or a fixture) until it has a given Kineto size, total size, or number of events."""
     from etplus.schemas.kineto.read_kineto import read_kineto
     from etplus.schemas.text.files import load
     from repeat_pair import repeat_pair

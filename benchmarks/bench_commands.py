@@ -2,7 +2,7 @@
 
     python benchmarks/bench_commands.py [--times 1,5,25] [--runs N] [--only LABEL,LABEL] [--odd]
 
-The inputs are ET+ JSON and columns of the pair `resnet103` next to the repository (else of a fixture), repeated. Each
+The inputs are ET+ JSON and columns of the pair `resnet103` next to the repository (or of a fixture), repeated. Each
 figure is the smallest of several alternating runs, each in a separate process, including start-up. Below the tables,
 the benchmark prints how each command's CPU time grows from the second size to the last (an exponent; 1 is linear), the
 same for oddly shaped traces, and the goals with their bars. A goal in seconds is scaled by orjson's time for the

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_convert.py [--nodes N]
 
-The benchmark repeats the pair `resnet103` next to the repository if available (else a fixture) until the ET+ has N
+The benchmark repeats the pair `resnet103` next to the repository (or, if missing, a fixture) until the ET+ has N
 nodes and runtime calls (default: a million). Each figure comes from a separate process.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER] [--no-dask]
 
-The ranks are generated from a recorded rank next to the repository if available (else from a fixture), with varied
+The ranks are generated from a recorded rank next to the repository (or, if missing, a fixture), with varied
 times and clocks and known stragglers (tests/made_ranks.py). For each command, the benchmark prints the CPU time and the
 peak memory of all processes together. Memory is the proportional set size: a page shared by n processes counts as 1/n
 page in each of them (Linux, `smaps_rollup`). The commands run on one machine and on a local Dask cluster with two
@@ -63,7 +63,7 @@ def measured(*words: str) -> tuple[float, float, str]:
 
 
 def _memory_of_tree(root: int) -> int:
-    """Return the memory of a process tree. Shared pages count in proportion (Linux)."""
+    """Return the memory of a process tree. A page shared by n processes counts as 1/n page in each (Linux)."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,7 +1,7 @@
-"""Compare time and memory of linking a pair with loading its files by orjson: `make bench`.
+"""Compare the time and memory for linking a pair with those for loading its files with orjson: `make bench`.
 
 Each figure is the best of several runs, each in a separate process. The inputs are the pair `resnet103` next to the
-repository if available (else a fixture, repeated to a similar size), and ten repetitions of this pair.
+repository (or, if missing, a fixture repeated to a similar size), and ten repetitions of this pair.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ DEVICES = {device.name: device for device in known_devices()}
 
 @dataclass(frozen=True)
 class Subject:
-    """A trace to predict: its name, its job, and what it contributes to models."""
+    """A trace to predict: its name, its job, and the data that it contributes to models."""
 
     name: str
     job: str

@@ -85,7 +85,7 @@ def phases(times: list[int]) -> dict[str, float]:
 
 
 def compare(python: str, kind: str, rounds: int) -> dict[str, tuple[float, float]]:
-    """Return the median ns per phase without the recorder, and with it. The runs alternate."""
+    """Return the median ns per phase for runs without and with the recorder. The two kinds of runs alternate."""
     runs: list[list[dict[str, float]]] = [[], []]
     for _ in range(rounds):
         for recorded in (False, True):

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_replay.py [--nodes N]
 
-The benchmark repeats the linked pair `resnet103` next to the repository if available (else a fixture) in memory until
+The benchmark repeats the linked pair `resnet103` next to the repository (or, if missing, a fixture) in memory until
 it has N nodes and runtime calls (default: a million). Times do not include reading files. Each figure comes from a
 separate process.
 """

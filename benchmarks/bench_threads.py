@@ -1,4 +1,4 @@
-"""Compare `trace-link` and `etplus replay` on many threads with one thread of the same operators: `make bench`.
+"""Compare `trace-link` and `etplus replay` for many threads and for one thread with the same operators: `make bench`.
 
     python benchmarks/bench_threads.py [--runs N] [--shape THREADSxOPS ...]
 

@@ -1,4 +1,4 @@
-"""Check a linked pair against the ids and annotations in its files, without using code of the linker.
+"""Check a linked pair against the ids and annotations in its files. The check uses no code of the linker.
 
 Ids: a linked operator of the ET and its Kineto event must have the same id in both files.
 Ranges: `gpu_programs.with_truth` puts an annotation `truth: MODULE` around the work of each module and of its backward

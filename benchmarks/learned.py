@@ -1,4 +1,4 @@
-"""Compare learned predictors with baselines on a CPU sweep, with graphs, structures or families held out.
+"""Compare learned predictors with baselines on a CPU sweep, while graphs, structures or families are held out.
 
     python benchmarks/learned.py OUT                    # test all kinds of folds; sweep_cpu.py recorded OUT
     python benchmarks/learned.py OUT --by family

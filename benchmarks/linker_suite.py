@@ -1,4 +1,4 @@
-"""Score any linker's output against pairs with known links.
+"""Score any linker's output against pairs whose links are known.
 
     python benchmarks/linker_suite.py --pairs pairs          # write the pairs of all cases and their index
     python benchmarks/linker_suite.py train_cpu.json gpu_shaped_from_cpu.0.et --json verdicts.json
@@ -251,7 +251,7 @@ def _times(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _shift(known: CaseTruth, output: Output) -> int:
-    """Return the most frequent clock offset between the operators of the output and the trace."""
+    """Return the most frequent clock offset between operators in the output and the same operators in the trace."""
     ahead = Counter(
         round((output.nodes[node].ts - ts) / _CLOSE_NS)
         for node, (ts, _, _) in known.calls.items()

@@ -77,7 +77,7 @@ def _error(
 
 
 def programs(only: str, rounds: int, pairs: int) -> None:
-    """Predict each program at the larger batch from the smaller batch, and compare measured with recorded times."""
+    """Predict each program at the larger batch size from the smaller one, and compare measured with recorded times."""
     torch.set_num_threads(1)
     pooled, errors = list[float](), list[tuple[float, float]]()
     for name in PROGRAMS:
@@ -99,7 +99,7 @@ def programs(only: str, rounds: int, pairs: int) -> None:
 
 
 def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured]:
-    """Return the median errors without and with measured times, and the measured times at both batch sizes."""
+    """Return the median errors with recorded and with measured times, and the measured times at both batch sizes."""
     change, recordings = batch_change(LARGE), [_pair(name)]
     derived = reshaped(recordings[0][0], change).trace
     recordings += [_pair(name) for _ in range(rounds * pairs)]

@@ -1,4 +1,4 @@
-"""Print, for each trace, the shares of GPU time without an operator, phase, module or source line.
+"""Print, for each trace, the shares of GPU time for which the operator, phase, module or source line is unknown.
 
     python benchmarks/origins.py ../shared/traces/*/*.json.gz
 
@@ -24,7 +24,7 @@ HEADS = ("trace", "time ms", "no operator", "no phase", "no module", "no line", 
 
 
 def shares(trace: Trace) -> dict[str, float]:
-    """Return total ms of GPU events (else operators), and the shares without operator, phase, module and line."""
+    """Return the total ms of GPU events (or operators), and the shares that lack an operator, phase, module or line."""
     trace = with_unattached(trace)
     origin, gpu = trace.origin, trace.gpu
     if len(gpu):

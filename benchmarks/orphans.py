@@ -1,4 +1,4 @@
-"""Score counterparts by repetition: hide the launches at the start of traces, and check the counterparts found.
+"""Score counterparts: hide the launches at the start of traces, and check which counterparts etplus finds.
 
     python benchmarks/orphans.py ../shared/traces/*/*.json.gz
 
@@ -47,7 +47,7 @@ class Score:
 
 
 def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False) -> dict[str, Any]:
-    """Return a Kineto trace without the host events of its first part, and without the flows that start at them.
+    """Return a Kineto trace that lacks the host events of its first part and the flows that start at them.
 
     Args:
         rocm: kernels without a launch call lose the fields that ROCm takes from the call.

@@ -69,7 +69,7 @@ def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
 
 
 def fitted(recordings: Sequence[Trace]) -> FittedModel:
-    """Return a model of medians, without the time by which whole steps exceed the sum of the medians of their parts."""
+    """Return a model of medians that ignores the excess of whole steps over the sum of the medians of their parts."""
     model = fit(recordings, keep_outliers=True)
     return msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0, device_ratio=1.0))
 

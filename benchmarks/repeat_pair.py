@@ -1,4 +1,4 @@
-"""Generate a large pair by repeating the calls of a small pair with later times and new ids, as in a longer run.
+"""Generate a large pair that looks like a longer run: repeat the calls of a small pair with later times and new ids.
 
     python benchmarks/repeat_pair.py ET KINETO TIMES FOLDER
 

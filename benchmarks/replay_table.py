@@ -71,7 +71,7 @@ def _change(graph: ReplayGraph, base: Replay, text: str) -> str:
 
 
 def held_row(name: str, held: list[HeldOut]) -> str:
-    """Return a row with the errors over all iterations, and with the error of the iteration of median length."""
+    """Return a row with the errors over all iterations, and the error of the iteration of median length."""
     errors = sorted(abs(one.error) for one in held)
     typical = sorted(held, key=lambda one: one.measured_ns)[len(held) // 2]
     middle = float(np.median(errors))

@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a common heading. With `bars`, two more columns show the required values and if they are met."""
+    """Rows under a common heading. If `bars` is set, two more columns show the required values and if they are met."""
 
     title: str
     head: tuple[str, ...]
@@ -87,7 +87,7 @@ class Score:
 
 
 def strip(trace: bytes, variant: str) -> bytes:
-    """Remove ids and, depending on the variant, sequence numbers, as in files of older tools."""
+    """Remove ids and, in some variants, sequence numbers. The files then look like files of older tools."""
     if variant == VARIANTS[0]:
         return trace
     numbers = variant == VARIANTS[2]

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from ..analysis.job_summary import JobSummary
 
 COMMON = "files steps output csv full json"
-_OF_ONE = ("device_spec", "graph_capture")  # options that are not supported for jobs
-_ROWS = 3  # number of rows that the screen shows from each table of a job
+_OF_ONE = ("device_spec", "graph_capture")  # A job does not support these options.
+_ROWS = 3  # The screen shows this many rows from each table of a job.
 _EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz
   etplus analyze --et-file et.json --kineto-file kineto.json
   etplus analyze linked --json numbers.json
-  etplus analyze job.etplus --summary              # ranks as one job
-  etplus analyze et_plus.json --steps 2-4          # without warm-up
+  etplus analyze job.etplus --summary              # all ranks as one job
+  etplus analyze et_plus.json --steps 2-4          # skip the warm-up
   etplus analyze trace.json --csv tables
 
 FLOPs and bytes need shapes: use ET+, or a Kineto trace recorded with record_shapes.
@@ -61,7 +61,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # first, because later outputs may be inside this folder
+    # This comes first, because later outputs may be inside this folder.
     csv_folder = None if arguments.csv is None else make_folder(arguments.csv)
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=reads)
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], csv_folder: Path | None) -> int:
-    from ..analysis.job_summary import job_summary, rank_contribution  # slow import that few runs need
+    from ..analysis.job_summary import job_summary, rank_contribution  # This import is slow, and few runs need it.
 
     given = [name for name in _OF_ONE if getattr(arguments, name)]
     if given:

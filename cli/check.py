@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..converters.astra_run import SimulatedRank
 
 COMMON = "files profile network run limit full json"
-_LISTED = 5  # maximum number of examples per problem kind, in files and with --full
+_LISTED = 5  # the most examples per problem kind, in files and with --full
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.run:
         write_tables(args, "\n".join(lines), numbers, lambda: "\n".join(_lines(report, limit)))
         return 0 if report.ok else 1
-    from ..converters.astra_config import described_network  # also imports the replay
+    from ..converters.astra_config import described_network  # This also imports the replay.
     from ..converters.astra_run import run_set
 
     prefix = prefix_of(report.files[0])

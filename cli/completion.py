@@ -23,9 +23,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import shtab  # imported here so that other commands start faster
+    import shtab  # This import is here so that other commands start faster.
 
-    from .parser import etplus_parser  # this imports the module of every command
+    from .parser import etplus_parser  # This call imports the module of every command.
 
     root, commands = etplus_parser()
     for parser in commands.values():

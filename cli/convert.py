@@ -65,7 +65,7 @@ _OPTIONS = (
     "without_times"
 )
 
-_FILES, _NOTES = 9, 5  # maximum numbers of files and of notes on the screen
+_FILES, _NOTES = 9, 5  # the screen shows at most this many files and this many notes
 _YES: dict[str, Any] = {"action": "store_const", "const": True}
 _NO: dict[str, Any] = {"action": "store_const", "const": False}
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _redact(arguments: argparse.Namespace) -> int:
-    # in `convert --redact FILE`, argparse reads FILE as the value of --redact
+    # In `convert --redact FILE`, argparse reads FILE as the value of --redact.
     if arguments.redact not in ("fields", "names"):
         arguments.files, arguments.redact = [arguments.redact, *arguments.files], "fields"
     files, output = arguments.files, arguments.output

@@ -17,9 +17,9 @@ from ..trace.printable import shortened
 from ..trace.views import DeviceEvent, Op
 from .link_text import render
 
-# same number as in fixtures/gpu/measured.json
+# fixtures/gpu/measured.json contains the same number
 _MEASURED = "Measured without a profiler: TF32 makes the step 76.1% shorter."
-_SHOWN = 2  # maximum number of GPU events on the screen
+_SHOWN = 2  # The screen shows at most this many GPU events.
 _WIDTH = 66
 
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     has_insight = installed("analysis") and installed("report")
     names = [etplus.name, f"{chakra.name} (simulators)", f"{timeline.name} (ui.perfetto.dev)"]
     if has_insight:
-        analysis = trace.with_(file=etplus.name).analyze()  # commands on the page then name the file next to the page
+        analysis = trace.with_(file=etplus.name).analyze()  # Commands on the page name the file next to the page.
         title = "etplus demo: training steps on an H100"
         html, _ = outer("report.job_page").ranks_html([analysis], 1, title, shells=[etplus.name])
         with open_output(page) as out:

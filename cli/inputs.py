@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
-_KEPT = 16  # maximum number of traces in memory for a second read; larger jobs are read again
-_WELL_LINKED = 0.95  # if at least this share is linked, the command prints no message about the link
-_LONG = 60  # maximum length of a rank list in a message, in characters
+_KEPT = 16  # Up to this many traces stay in memory for a second read; if a job has more, its traces are read again.
+_WELL_LINKED = 0.95  # If at least this share is linked, the command prints no message about the link.
+_LONG = 60  # A message lists at most this many characters of ranks.
 
 TraceInput = str | InputPair | FileRank | StoredRank
 # A file ("-" is standard input), one rank of a merged file, or a pair of files to link.
@@ -217,10 +217,10 @@ def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> I
 
 def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int = 0) -> Job:
     """Return a job of the selected parts. Its engine suits this number of traces (default: number of inputs)."""
-    from ..jobs.job import Job  # slow import
+    from ..jobs.job import Job  # This import is slow.
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
-    if own or part:  # without these options, columns are read as stored
+    if own or part:  # If none of these options is given, columns are read as stored.
         job = job.choosing(partial(chosen_part, own=own, part=part))
     engine = engine_for(arguments, traces or len(inputs))
     return job if engine is None else job.on(engine=engine)
@@ -258,7 +258,7 @@ class ReadAnew(Sequence[Trace]):
 def read_input(given: TraceInput) -> Trace:
     """Read a trace of any format, or link a pair and report its coverage."""
     if not isinstance(given, InputPair):
-        from ..converters.open import load  # slow imports, each needed for one kind of input
+        from ..converters.open import load  # These imports are slow, and each is needed for only one kind of input.
 
         return load(given, progress=True)
     from ..linker import link

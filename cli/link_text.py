@@ -13,8 +13,8 @@ from ..trace.trace import Trace
 
 _WIDTH = 79
 _HINT = "--full for how it was decided"
-_DOUBTS = 2  # maximum number of reasons for unverified links on the screen
-_LINES = 5  # maximum length of a sentence on the screen, in lines
+_DOUBTS = 2  # The screen shows at most this many reasons for unverified links.
+_LINES = 5  # A sentence on the screen takes at most this many lines.
 
 
 def render(linked: Trace, output: str) -> str:
@@ -26,7 +26,7 @@ def render(linked: Trace, output: str) -> str:
     lines += [line for sentence in sentences for line in _indented(sentence)]
     lines += [line for sentence in report.warnings for line in _indented(sentence, "warning ")]
     room = _WIDTH - len(f"wrote {output}")
-    # after a long name, the hint gets its own line
+    # If the name is long, the hint gets its own line.
     hint = f"{_HINT:>{room}}" if room > len(_HINT) + 1 else f"\n{_HINT:>{_WIDTH}}"
     return "\n".join([*lines, f"wrote {output}{hint}"])
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
-_SIGPIPE = 128 + 13  # written as a number because Windows does not have this signal
+_SIGPIPE = 128 + 13  # This is a number, because Windows does not have this signal.
 _STDOUT = "standard output"
 _DEBUG = "--log-level DEBUG"
 _INTERRUPTED = "interrupted; nothing was written"
@@ -59,7 +59,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
             level = arguments.log_level
             imported()
             return _run(arguments, alone)
-        except SystemExit as end:  # raised by --help, wrong usage and SIGTERM
+        except SystemExit as end:  # --help, wrong usage and SIGTERM raise this exception.
             lost = _lost_output()
             if lost is None or end.code:
                 raise
@@ -124,7 +124,7 @@ def _run(arguments: Namespace, alone: bool) -> int:
         try:
             status = _run_with_ranks(command_named(arguments.command).run, arguments)
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader closed the pipe, as `… | head` does; complete output files are kept
+        except BrokenPipeError:  # The reader closed the pipe, as `… | head` does. Complete output files are kept.
             _lost_output()
             return _SIGPIPE
     return status
@@ -137,7 +137,7 @@ def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> in
     while True:
         copied = {key: [*value] if isinstance(value, list) else value for key, value in vars(arguments).items()}
         try:
-            return run(type(arguments)(**copied))  # copies, because commands may remove words from the lists
+            return run(type(arguments)(**copied))  # These are copies, because commands may remove words from the lists.
         except SeveralRanksError as several:
             known = getattr(arguments, "merged", None)
             if known is None or several.file in known or not isinstance(several.ranks[0], ProcessRank):
@@ -222,7 +222,7 @@ def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
         os._exit(128 + number)
 
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
-    # the signal is ignored, as under `nohup` and in `command &`
+    # The signal is ignored, as under `nohup` and in `command &`.
     if signal.getsignal(signal.SIGINT) != signal.default_int_handler:
         del handlers[signal.SIGINT]
     for number in handlers:

@@ -18,7 +18,7 @@ from .terminal import print_text
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
-SCREEN = 24  # maximum number of lines, so that the default output of every command fits a terminal
+SCREEN = 24  # The default output of every command has at most this many lines, so that it fits a terminal.
 
 
 def add_tables(parser: argparse.ArgumentParser, **json: Any) -> None:

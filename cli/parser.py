@@ -62,11 +62,11 @@ COMMANDS = {
     "completion": "print a shell script that completes commands and options",
 }
 
-GROUP = "etplus.commands"  # entry points of other packages; name: the command, value: a `Command` object or class
+GROUP = "etplus.commands"  # entry points of other packages; each maps a command name to a `Command` object or class
 
 _OTHER_NAMES = {"--device": "--gpu", "--gpu": "--device", "--fail-over": "--max-regression"}
 _HELP, _TITLE = "help", 19
-_EXAMPLES = 3  # maximum number of examples, so that --help fits on one screen
+_EXAMPLES = 3  # A help text has at most this many examples, so that it fits on one screen.
 _USAGE = "usage: etplus COMMAND [options]"
 _NEXT = "etplus COMMAND --help explains a command. Start with: etplus demo"
 _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
@@ -96,7 +96,7 @@ class _Help(argparse.HelpFormatter):
 class _Parser(argparse.ArgumentParser):
     """A parser with help that fits on one screen, and with one-line errors that suggest corrections."""
 
-    # Options (`dest`) that --help shows. If empty, --help shows all options, as --help-all does.
+    # --help shows only these options (`dest`). If empty, --help shows all options, as --help-all does.
     common: Sequence[str] = ()
 
     def __init__(self, **options: Any) -> None:
@@ -165,7 +165,7 @@ class _HelpAll(argparse.Action):
 class _Root(_Parser):
     """The parser of `etplus` itself. Its help lists the commands in groups."""
 
-    others: Mapping[str, str]  # summaries of the commands of other packages
+    others: Mapping[str, str]  # summaries of the commands that other packages define
 
     def format_help(self) -> str:
         groups = {**GROUPS, "Other packages": self.others} if self.others else GROUPS
@@ -227,7 +227,7 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
         prepared: commands to import in order to add their options; None for all commands.
     """
     known = {*COMMANDS, *TASKS}
-    is_known = prepared is not None and known >= {*prepared}  # then skip plugins: a search takes longer than parsing
+    is_known = prepared is not None and known >= {*prepared}  # Searching plugins takes longer than parsing.
     root = _Root(prog="etplus", description="Link PyTorch Execution Traces with Kineto traces and analyze the result.")
     root.others = {} if is_known else {name: _summary(plugin) for name, plugin in _others().items()}
     _add_version(root)
@@ -248,7 +248,7 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
                 found[name].common = getattr(command, "COMMON", "").split()
             except ModuleNotFoundError as error:
                 if prepared is not None or not missing_part(error):
-                    raise  # else, the list of all commands needs no options
+                    raise  # Otherwise, the parser only lists all commands and needs no options.
             add_log_level(found[name])
     return root, found
 
@@ -298,7 +298,7 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
 
 
 def _suggestion(word: str, known: Collection[str]) -> str:
-    from difflib import get_close_matches  # slow import that only typing errors need
+    from difflib import get_close_matches  # This import is slow, and only misspelled words need it.
 
     other = _OTHER_NAMES.get(word, "")
     meant = [other] if other in known else get_close_matches(word, sorted(known), 1)

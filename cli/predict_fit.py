@@ -120,7 +120,7 @@ def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
 def _fit_network(arguments: argparse.Namespace) -> int:
     """Fit networks to a calibration, or one network to the collectives of a job. Write and print the result."""
     outputs, files = [arguments.output, arguments.json], arguments.files
-    library: Library = "gloo"  # library to read from a calibration file
+    library: Library = "gloo"  # the library to read from a calibration file
     samples = None
     if len(files) == 1 and Path(files[0]).is_file():
         check_outputs([of for of in outputs if of != "-"], files)

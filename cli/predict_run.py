@@ -22,8 +22,8 @@ from .options import add_selection, add_steps, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
 
-_ON_SCREEN = 8  # maximum number of operators on the screen
-_UNCERTAIN = 3  # exit status of a prediction that is flagged as uncertain; with --force, the status is 0
+_ON_SCREEN = 8  # The screen shows at most this many operators.
+_UNCERTAIN = 3  # The exit status if the prediction is flagged as uncertain; with --force, the status is 0.
 _LEAST_UNLIKE = 0.005
 _FILE = 40
 COMMON = "files model changes gpu_model steps rank_couple full json"

@@ -39,7 +39,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads slow down a shared machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Spinning threads would slow down a shared machine.
     try:
         from ..planning.learned.training import EPOCHS, train, write_trained
     except ImportError as error:

@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
         texts.append(render_summary(summary, terminal_width()))
         full.append(render_full(summary, terminal_width()))
-        if arguments.chrome is not None:  # all other traces are dropped after use to save memory
+        if arguments.chrome is not None:  # All other traces are dropped after use to save memory.
             timelines.append(done)
     if arguments.chrome is not None:
         traces, titles = _timelines(timelines)

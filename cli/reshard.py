@@ -27,9 +27,9 @@ from .outputs import first_screen, write_json
 from .terminal import print_text, say
 
 _REPORT = "reshard.json"
-_MOST = 64  # maximum number of ranks written without --ranks or --representative
-_NAMED = 4  # maximum number of entries in the text; the JSON report contains all entries
-_DOUBTFUL = 3  # exit status if something important could not be derived
+_MOST = 64  # Without --ranks or --representative, at most this many ranks are written.
+_NAMED = 4  # The text lists at most this many entries; the JSON report lists all.
+_DOUBTFUL = 3  # The exit status if something important could not be derived.
 COMMON = "files output tp dp pp zero batch network memory explain to"
 _EPILOG = """\
 examples:

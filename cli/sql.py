@@ -33,7 +33,7 @@ examples:
 Tables: calls, device, runtime, edges, communications, memory, steps, ranks; times are ns. `describe device` lists the
 columns of the table. Only SELECT is allowed, and only on these tables. Needs the extra `frames`.
 """
-_SHOWN = 20  # maximum number of rows on the screen
+_SHOWN = 20  # The screen shows at most this many rows.
 _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "text"}
 
 
@@ -110,7 +110,7 @@ def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-_ROWS = 10_000  # number of rows per part of the output
+_ROWS = 10_000  # Each part of the output has this many rows.
 
 
 def _parts(found: QueryResult) -> Iterator[list[tuple[Any, ...]]]:

@@ -17,7 +17,7 @@ from .inputs import add_inputs, find_inputs, read_parts, shell_of
 from .options import add_device_spec, add_own, add_selection, own_devices
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 
-FAILED = 5  # exit status if a finding matches --fail-on
+FAILED = 5  # The exit status if a finding matches --fail-on.
 
 COMMON = "files steps show fail_on full json quiet"
 _EPILOG = """\

@@ -226,9 +226,9 @@ def _sides(
 
     Args:
         rows: names and rows.
-        values: for each heading, an attribute of a side, and the unit.
-        change: attribute of a row, in ns; "" for phases: they have no change, and their names are a column.
-        extra: cells of additional columns, by heading.
+        values: maps each heading to the attribute of a side and the unit.
+        change: attribute of a row, in ns; "" for phases, which have no change and whose names are a column.
+        extra: maps the headings of additional columns to their cells.
     """
     cells: list[list[Cell]] = []
     for at, (name, row) in enumerate(rows[:top]):

@@ -13,8 +13,8 @@ from ..timeline.whatif import apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 
-_EXACT = 0.01  # maximum relative difference between the gain that a command prints and the gain of the finding
-MOST_RANKS = 16  # maximum number of ranks on a page with findings, because one replay needs all traces in memory
+_EXACT = 0.01  # The gain that a command prints may differ from the gain of the finding by at most this share.
+MOST_RANKS = 16  # A page with findings has at most this many ranks, because one replay needs all traces in memory.
 
 
 def cards_of(

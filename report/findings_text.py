@@ -25,7 +25,7 @@ _SCALED = {
 
 
 def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str = "", noun: str = "problem") -> str:
-    """Return one screen: count, one line per finding, title and advice of the first findings, and how to see the rest.
+    """Return one screen: the count, a line per finding, title and advice of the first findings, and a hint at the rest.
 
     Args:
         shell: names of the traces on a command line; "" suggests no commands.
@@ -65,7 +65,7 @@ def render_one(finding: Finding, width: int = 80, number: int = 1, makespan_ns: 
 
 
 def recorded_text(traces: Sequence[Trace]) -> str:
-    """Return the duration of all steps, or of the trace, and the busy share of the GPUs."""
+    """Return the duration of all steps (or of the trace) and the busy share of the GPUs."""
     trace = traces[0]
     steps, span = trace.steps, max(one.span.length for one in traces)
     if len(traces) == 1 and len(steps):
@@ -122,7 +122,7 @@ def gain_in_short(gain: Gain) -> str:
 
 
 def _short_place(where: Where, room: int) -> str:
-    """Return the most precise known place. To fit, it loses its folders, then its function, then its front."""
+    """Return the most precise known place. To fit, it loses first its folders, then its function, then its front."""
     rank = "" if where.rank is None else f"rank {where.rank}"
     line = where.place or where.source or ""
     lines = (line, _FOLDERS.sub("", line), _FOLDERS.sub("", where.source or "")) if line else ()

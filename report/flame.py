@@ -88,7 +88,7 @@ def _labels(keys: list[int], names: list[str], threads: list[int]) -> list[str]:
 
 
 def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Return caller on the same thread (−1 for none), thread, name code, kind and ns of calls, then runtime calls."""
+    """Return caller on the same thread (−1 for none), thread, name code, kind and ns of all calls and runtime calls."""
     calls, runtime = trace.calls, trace.runtime
     first = len(calls)
     order = np.lexsort((-runtime.end, runtime.ts, runtime.thread))

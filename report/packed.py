@@ -1,7 +1,7 @@
 """Columns of numbers as compressed text blocks. The page decodes a block when it needs it.
 
 A block stores column after column. Each column begins with the least significant bytes of all values, then the next
-bytes: similar bytes are adjacent, so zlib finds more repeats.
+bytes. Similar bytes are then adjacent, so zlib finds more repeats.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _classes(path: Sequence[str]) -> str:
 
 
 def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) -> IntColumn:
-    """Return the values by trace row, int64; −1 for rows without a value, and one extra −1 at the end."""
+    """Return the values by trace row, int64; −1 for rows that have no value, and one extra −1 at the end."""
     found = np.full(len(trace) + 1, -1, np.int64)
     found[trace.calls.source], found[trace.runtime.source] = calls, runtime
     has_row = trace.gpu.source >= 0

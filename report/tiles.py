@@ -49,7 +49,7 @@ class LaneLayout:
         return number
 
     def numbers_among(self, events: IntColumn, count: int) -> IntColumn:
-        """Return the page numbers of `count` events, int64; −1 for events without a position, and one −1 at the end.
+        """Return the page numbers of `count` events, int64; −1 for events that have no position, and one −1 at the end.
 
         Args:
             events: int64, the events that have a position.

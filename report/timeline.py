@@ -31,7 +31,7 @@ class DrawnBlocks:
 
     `depth` is the row in the lane, 0 for the outermost calls. `ts` and `dur` (ns) span the first to the last call of a
     block; `busy` sums the call durations. `first` is the position of the longest call, `count` the number of calls.
-    Calls shorter than `resolution` (ns) may be merged; 0 means that none are.
+    Calls shorter than `resolution` (ns) may be merged; if it is 0, no calls are merged.
     """
 
     lane: IntColumn
@@ -175,7 +175,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: Int
 
 
 def _units(trace: Trace, row: IntColumn) -> IntColumn:
-    """Return the event that shows each row: the topmost operator for a call; −1 for none."""
+    """Return the event that shows each row (for a call, its topmost operator); −1 if there is none."""
     calls, first = trace.calls, len(trace.gpu)
     top = np.where(trace.hierarchy.top >= 0, trace.hierarchy.top, np.arange(len(calls)))
     around = trace.runtime.call
@@ -213,7 +213,7 @@ def places_of(trace: Trace) -> list[dict[str, Any]]:
 
 
 def load_of(trace: Trace) -> list[list[float]]:
-    """Return the start (ns) and busy share of equal slices of the trace: GPU load, or CPU load without GPU events."""
+    """Return the start (ns) and busy share of equal slices of the trace: GPU load (or CPU load if it has no GPU)."""
     events = trace.gpu if len(trace.gpu) else trace.calls
     busy = union(events.ts - trace.span.start, events.end - trace.span.start)
     edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)

@@ -84,22 +84,22 @@ ns","Duration of the trace."],["latency","Mean step","ns","Mean duration of a st
 of the trace during which the rank's GPUs are busy."],["computing","Computing","ns","Time during which a compute kernel \
 runs."],["communication","Communicating","ns","Time during which a communication kernel runs."],["exposed","Exposed","ns",
 "Communication time during which no compute kernel runs."],["waiting","Above minimum","ns","Communication time beyond th\
-e minimum over all ranks, probably spent waiting for other ranks."],["idle","Idle","ns","Time without a GPU event."],["e\
-vents","GPU events","count","Number of GPU events."],["linked","Linked","share","Share of operators that are linked with\
- the Execution Trace."]],collectives:[["start","Start","ns","Start on the first rank."],["kind","Collective","text","Kin\
-d of the collective."],["group","Group","name","Process group."],["bytes","Message","bytes","Size of the message."],["le\
-ngth","Duration","ns","Time from the start on the first rank to the end on the last rank."],["waited","Waited","ns","Sum\
- of the times that ranks waited for the last rank to arrive."],["longest","Longest wait","ns","Longest wait of any rank."],
-["last","Last to arrive","text","Rank that arrived last."]],waits:[["label","Rank","text","Rank."],["collectives","Colle\
-ctives","count","Number of collectives in which ranks wait for each other."],["last","Last to arrive","count","Number of\
- collectives at which this rank arrived last."],["caused","Others waited for it","ns","Sum of the times that other ranks\
+e minimum over all ranks, probably spent waiting for other ranks."],["idle","Idle","ns","Time during which no GPU event \
+runs."],["events","GPU events","count","Number of GPU events."],["linked","Linked","share","Share of operators that are \
+linked with the Execution Trace."]],collectives:[["start","Start","ns","Start on the first rank."],["kind","Collective",
+"text","Kind of the collective."],["group","Group","name","Process group."],["bytes","Message","bytes","Size of the mess\
+age."],["length","Duration","ns","Time from the start on the first rank to the end on the last rank."],["waited","Waited",
+"ns","Total time that ranks waited for the last rank to arrive."],["longest","Longest wait","ns","Longest wait of any ra\
+nk."],["last","Last to arrive","text","Rank that arrived last."]],waits:[["label","Rank","text","Rank."],["collectives",
+"Collectives","count","Number of collectives in which ranks wait for each other."],["last","Last to arrive","count","Num\
+ber of collectives at which this rank arrived last."],["caused","Others waited for it","ns","Total time that other ranks\
  waited for this rank."],["waited","Waited itself","ns","Total time that this rank waited."],["offset","Clock ahead","ns",
 "Clock offset relative to the lowest-numbered rank; the page corrects for it."],["spread","Spread","ns","Median deviatio\
 n of individual collectives from the clock offset."]],span:[["name","Name","name","Name."],["kind","Kind","text","Kind."],
-["count","Count","count","Events."],["total","Time","ns","Time within the span, including nested calls."],["share","Shar\
-e","share","Share of the span; above 100 % if events overlap."]]},Fn={std:"mean",t3:"t2"},gs={flops_per_second:"Achieved",
-operator_flops_per_second:"Whole operator",flops_share:"Of peak",bytes_per_second:"Bandwidth",most_bytes_per_second:"Ban\
-dwidth at most",bytes_share:"Of bandwidth",bound:"Bound by",ops:"Operators",flops:"FLOPs",bytes:"Size",allocated_bytes:"\
+["count","Count","count","Number of events."],["total","Time","ns","Time within the span, including nested calls."],["sh\
+are","Share","share","Share of the span; above 100 % if events overlap."]]},Fn={std:"mean",t3:"t2"},gs={flops_per_second:"\
+Achieved",operator_flops_per_second:"Whole operator",flops_share:"Of peak",bytes_per_second:"Bandwidth",most_bytes_per_second:"\
+Bandwidth at most",bytes_share:"Of bandwidth",bound:"Bound by",ops:"Operators",flops:"FLOPs",bytes:"Size",allocated_bytes:"\
 Allocated",algorithm_bandwidth:"Bandwidth",bus_bandwidth:"Bus bandwidth",self_ns:"CPU self",host:"CPU call",host_wait_ns:"\
 Launched late",kernel_wait_ns:"Between kernels",other_ns:"Other waits",before_first_ns:"Before first",after_last_ns:"Aft\
 er last","idle_causes longest":"Longest queue","idle_causes mean":"Mean queue",full_ns:"Queue full",median_call_ns:"Medi\

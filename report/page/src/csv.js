@@ -2,7 +2,7 @@
 
 
 /**
- * Text of a cell; like `csv_cell`, puts an apostrophe before a text that a spreadsheet would read as a formula.
+ * The text of a cell. Like `csv_cell`, it puts an apostrophe before a text that a spreadsheet would read as a formula.
  * @param {string} text
  */
 function csvCell(text) {

@@ -15,13 +15,13 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** A note next to a heading or a number; null without a text. @param {string | null | undefined} text */
+/** A note next to a heading or a number; null if there is no text. @param {string | null | undefined} text */
 export const small = (text) => (text ? el("small", {}, text) : null);
 
 /** A sentence that replaces missing data. @param {string} text */
 export const none = (text) => el("p", { class: "none" }, text);
 
-/** A list of texts; null without texts. @param {string} kind @param {string[]} texts */
+/** A list of texts; null if there are no texts. @param {string} kind @param {string[]} texts */
 export function listed(kind, texts) {
   return texts.length ? el("ul", { class: kind }, texts.map((text) => el("li", {}, text))) : null;
 }
@@ -47,7 +47,7 @@ export function dragged(move, up = () => {}) {
 }
 
 /**
- * Keys of a search field: `go` to the next or previous of `count` hits; after the last hit comes the first.
+ * Handle a key of a search field: `go` to the next or previous of `count` hits. After the last hit comes the first.
  * @param {KeyboardEvent} event
  * @param {number} at
  * @param {number} count
@@ -60,7 +60,7 @@ export function stepped(event, at, count, go) {
   go(at < 0 && step < 0 ? count - 1 : (at + step + count) % count);
 }
 
-/** Copy a text to the clipboard; without access, let the browser copy a selection. @param {string} text */
+/** Copy a text to the clipboard. If the page has no access, let the browser copy a selection. @param {string} text */
 export async function copied(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,7 +1,7 @@
 /* Names of operators, kernels and modules as the page shows them. */
 
 
-const LONGEST_NAME = 400; // length at which timeline names are cut
+const LONGEST_NAME = 400; // the timeline cuts names to this length
 
 /** Readable names of the kernels of the shown rank, by full name. */
 const kernelLabels = new Map();
@@ -31,7 +31,7 @@ export function bare(name) {
   return kernelLabels.get(name) ?? name.replace(/^(?:void |nn\.Module: )/, "");
 }
 
-/** A name, cut as in the timeline. @param {unknown} name */
+/** A name that is cut like names in the timeline. @param {unknown} name */
 export const shortenedName = (name) => {
   const text = String(name ?? "");
   return text.length > LONGEST_NAME ? `${text.slice(0, LONGEST_NAME - 1)}…` : text;
@@ -50,7 +50,7 @@ export function fits(name, text) {
   return full.toLowerCase().includes(text) || bare(full).toLowerCase().includes(text);
 }
 
-/** Names in order, with runs of equal names merged: "a ×3, b". @param {string[]} names */
+/** Names in order; consecutive equal names are merged: "a ×3, b". @param {string[]} names */
 export function counted(names) {
   /** @type {[string, number][]} */
   const runs = [];

@@ -35,7 +35,7 @@ function groupOfLinks(name, links) {
     if (!node.open) return;
     for (const other of $("nav").querySelectorAll("details[open]")) if (other !== node) other.open = false;
     const { left, bottom } = node.getBoundingClientRect();
-    list.style.top = `${bottom}px`; // a fixed position, because the navigation may be scrolled sideways
+    list.style.top = `${bottom}px`; // the position is fixed, because the navigation may be scrolled sideways
     list.style.left = `${Math.max(4, Math.min(left, innerWidth - list.offsetWidth - 8))}px`;
   });
   node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {

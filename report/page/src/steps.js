@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { unpackJson } from "./packed.js";
 import { $, page } from "./state.js";
 
-/** The list of a rank's steps; hidden if there are none. @param {Rank} rank */
+/** The list of a rank's steps. It is hidden if there are no steps. @param {Rank} rank */
 export function fillSteps(rank) {
   const steps = rank.steps ?? [];
   $("step-pick").hidden = !steps.length;
@@ -33,7 +33,7 @@ export function chooseRank(at) {
 }
 
 /**
- * The report with the data of a step for each rank; a rank without that step keeps the data of its whole trace.
+ * The report with the data of a step for each rank. A rank that lacks the step keeps the data of its whole trace.
  * @param {Report} report
  * @param {Step} step
  * @returns {Promise<Report>}

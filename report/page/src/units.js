@@ -58,7 +58,7 @@ export function show(value, unit) {
   return `${plain(value / factor)} ${name}`;
 }
 
-/** A number on an axis: without trailing zeros. @param {number} value @param {string} unit */
+/** A number on an axis, shown without trailing zeros. @param {number} value @param {string} unit */
 export function neat(value, unit) {
   return show(value, unit)
     .replace(/(\.\d*?)0+(?= |$)/, "$1")
@@ -81,7 +81,7 @@ export const isText = ({ unit }) => unit === "text" || unit === "name";
 const HEADINGS = { share: "%", "flop/byte": "FLOP/byte", "×": "×" };
 
 /**
- * A number in a column; the heading has the unit.
+ * A number in a column. The heading of the column shows the unit.
  * @param {number | boolean} value
  * @param {string} unit
  * @param {number} factor

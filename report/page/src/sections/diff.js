@@ -9,7 +9,7 @@ import { fillOf } from "../theme.js";
 import { integers, numberOf, show } from "../units.js";
 import { findingsSection } from "./findings.js";
 
-const WORTH_OPENING = 0.03; // share of the largest change; smaller branches of the call tree are closed
+const WORTH_OPENING = 0.03; // branches of the call tree that changed less than this share of the largest change are closed
 
 /** A row with the values of sides A and B as columns: `a_count`, `b_count`. @param {Row} row @returns {Row} */
 const flat = ({ a, b, ...row }) => ({ ...row, ...prefixed("a_", a), ...prefixed("b_", b) });

@@ -79,7 +79,7 @@ class Flame {
     new ResizeObserver(() => this.width !== this.boxes.clientWidth && this.draw()).observe(this.boxes);
   }
 
-  /** Search, and go from hit to hit, the longest first. @param {string} text */
+  /** Search for a text, and go from hit to hit, longest first. @param {string} text */
   search(text) {
     this.text = text.toLowerCase();
     this.hits = [];

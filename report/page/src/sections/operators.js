@@ -32,7 +32,7 @@ export function operatorsSection(report, rank) {
 }
 
 /**
- * The longest call of a row; for modules known only from stacks, the longest GPU event inside, or else the longest
+ * The longest call of a row. If only stacks show the module, the longest GPU event inside it, or else the longest
  * operator.
  * @type {PlaceOf}
  */

@@ -7,7 +7,7 @@ import { integers, neat, show } from "../units.js";
 
 const RANK_LANE = 16;
 const RANK_BAR = 14;
-const RANK_GAP = 26; // px, includes the name of the rank
+const RANK_GAP = 26; // height in px, with room for the name of the rank
 const RANK_TOP = 38;
 const RANK_LEAST_NS = 100;
 

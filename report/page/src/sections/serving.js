@@ -11,7 +11,7 @@ import { neat, plain, power, show } from "../units.js";
 /** @type {Record<string, Color>} */
 const PHASE_COLORS = { prefill: 1, decode: 0, mixed: 6, capture: 4, idle: "line", unknown: 9 };
 
-const MANY_TIMES = 30; // values with at least this ratio get a logarithmic axis
+const MANY_TIMES = 30; // if the largest and smallest value differ by this factor, the axis is logarithmic
 
 /** @param {Rank} rank @param {Row} step */
 const servedPlace = (rank, { start_ns, latency_ns }) => {
@@ -149,7 +149,7 @@ function overTime(rank, rows, present, key, unit) {
 }
 
 /**
- * FLOP rate of steps, over GPU busy time, against arithmetic intensity; null if no FLOPs and bytes
+ * FLOP rate of each step during its GPU busy time, against arithmetic intensity; null if no FLOPs and bytes
  * are known.
  * @param {Rank} rank
  * @param {Row[]} steps

@@ -47,7 +47,7 @@ const phasePlace = ({ phase, launches }) => ({
 });
 
 /**
- * Files in order of falling time, with their lines in order; a bar shows the time of a line.
+ * Files, longest time first, with their lines in order; a bar shows the time of a line.
  * @param {Row[]} sources
  * @param {string} heat
  * @param {string | null} note

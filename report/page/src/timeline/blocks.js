@@ -30,7 +30,7 @@ export function zoomOf(startValue, endValue) {
     {
       type: "inside",
       filterMode: "none",
-      zoomLock: true, // only moves: with zooming, the page would not receive any wheel event
+      zoomLock: true, // only move the view: if zooming were on, the page would not receive wheel events
       startValue,
       endValue,
       minValueSpan: LEAST_VIEW_NS,
@@ -57,14 +57,14 @@ export function zoomOf(startValue, endValue) {
   ];
 }
 
-/** Number of the first event of each block; blocks are in the order of events. @param {number[]} count */
+/** The number of each block's first event. Blocks are in the order of events. @param {number[]} count */
 export function numbersOf(count) {
   let next = 0;
   return count.map((events) => (next += events) - events);
 }
 
 /**
- * First block of a row that ends after a time; ends ascend within a row.
+ * The first block of a row that ends after a given time. Ends ascend within a row.
  * @param {Numbers} ts
  * @param {Numbers} dur
  * @param {number} low

@@ -6,13 +6,13 @@ import { integers, show } from "../units.js";
 import { firstEnding } from "./blocks.js";
 import { NO_TILES, Tiles } from "./tiles.js";
 
-export const PATH_STRIP = 10; // px above the lanes
+export const PATH_STRIP = 10; // height in px, above the lanes
 
 /** @type {Record<string, number>} */
 export const PATH_COLORS = { "host work": 0, "GPU work": 4, collective: 2 };
 
 const PATH_WAIT = 1;
-const MOST_PATH_TILES = 24; // with more tiles, elements are not drawn separately
+const MOST_PATH_TILES = 24; // if the view has more tiles, elements are not drawn separately
 
 /** @type {PathData} */
 const NO_PATH = { kinds: [], work: [], main: [], makespan_ns: 0, shown_ns: 0, tiles: NO_TILES };
@@ -25,7 +25,7 @@ export class CriticalPath {
     this.shown = true;
     this.walking = false;
     /** @type {number | null} */
-    this.at = null; // number of the current element, null after the user selects another event
+    this.at = null; // the number of the current element; null after the user selects another event
     this.tiles = new Tiles(this.path.tiles, () => timeline.redraw());
     this.node = el("div", { class: "picked", id: "path-said", "aria-live": "polite" });
     if (path) this.say(null);

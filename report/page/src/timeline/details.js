@@ -71,7 +71,7 @@ export class Details {
   }
 
   /**
-   * The first related event of one kind, null without one on the page.
+   * The first related event of one kind; null if no such event is on the page.
    * @param {Relation[]} relations
    * @param {string} kind
    */

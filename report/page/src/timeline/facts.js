@@ -77,7 +77,7 @@ function originFacts(event, texts, modules) {
 /** @param {Texts} texts @param {number} link @param {string} whose */
 function linkFacts(texts, link, whose) {
   const label = texts.links[link],
-    evidence = texts.evidence[label]; // absent if nothing was linked
+    evidence = texts.evidence[label]; // undefined if nothing was linked
   if (!evidence) return [];
   return [
     fact("link", `Link to the Execution Trace${whose}`, label),
@@ -107,7 +107,7 @@ export function callFacts(event, texts) {
 
 const OVER_PEAK = "above the peak: the peak or the FLOPs are wrong for this kernel";
 
-/** A share of a peak; explains a share above 100 %. @param {string} key @param {string} label @param {number} share */
+/** A share of a peak, with an explanation if it is above 100 %. @param {string} key @param {string} label @param {number} share */
 const peakShare = (key, label, share) =>
   fact(key, label, share, share > 1 ? `${show(share, "share")} (${OVER_PEAK})` : show(share, "share"));
 

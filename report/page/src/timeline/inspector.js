@@ -9,9 +9,9 @@ import { Details } from "./details.js";
 import { callFacts, deviceFacts, fact, RELATION_TEXTS, time } from "./facts.js";
 import { goBack, rowButton } from "./jump.js";
 
-const LISTED = 12; // related events per kind that are listed at first
+const LISTED = 12; // number of related events per kind that are listed at first
 const ARROWS = 80;
-const LONG_FACT = 90; // characters; longer texts get a separate line
+const LONG_FACT = 90; // texts with more characters get a separate line
 
 export class Inspector {
   /** `devices`: devices and their peaks. @param {Timeline} timeline @param {Record<string, Row>} devices */
@@ -104,7 +104,7 @@ export class Inspector {
           add("caller", event.number, other);
           add("launch", other, one.other);
         }
-    const chained = pairs.some(([kind]) => kind === "launch"); // then the path goes through the launch call
+    const chained = pairs.some(([kind]) => kind === "launch"); // if true, the path goes through the launch call
     const drawn = pairs.filter(([kind]) => !(kind === "operator" && chained));
     return Promise.all(
       drawn.map(async ([kind, from, to]) => ({
@@ -173,7 +173,7 @@ export class Inspector {
   }
 
   /**
-   * Lists of related events by kind; side 0: events before this event, 1: events after it.
+   * Lists of related events by kind. Side 0 has the events before this event, and side 1 the events after it.
    * @param {Relation[]} related
    * @param {0 | 1} side
    */
@@ -263,7 +263,7 @@ export class Inspector {
   }
 
   /**
-   * Go to the event next to the selected event in its row; without a selection, to the first event in view.
+   * Go to the event next to the selected event in its row. If no event is selected, go to the first event in view.
    * @param {number} step
    */
   beside(step) {

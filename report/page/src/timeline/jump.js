@@ -39,7 +39,7 @@ export async function jumpTo(place, from = null) {
   timeline.node.dataset.jumped = number;
 }
 
-/** A time span, or on a page without tiles the longest call with the name. @param {Place} place */
+/** A time span or, if the page has no tiles, the longest call with the name. @param {Place} place */
 function jumpToTime({ from, to, name }) {
   const timeline = shownTimeline(),
     { names, found } = timeline.data,
@@ -64,7 +64,7 @@ export function goBack() {
 }
 
 /**
- * A place for a row without a place: the call or kernel that is named in the row.
+ * A place for a row that has no place: the call or kernel that the row names.
  * @param {TableColumn[]} columns
  * @param {Row} row
  * @returns {Place | null}

@@ -74,7 +74,7 @@ function* spanOf(timeline) {
 }
 
 /**
- * Arrows from the end of an event to the start of the next event; from a caller, to the start of its callee.
+ * Arrows from the end of an event to the start of the next event, or from a caller to the start of its callee.
  * @param {Timeline} timeline
  * @returns {Generator<Overlay>}
  */
@@ -136,7 +136,7 @@ function withHead(line, points, color) {
 }
 
 /**
- * The strip with elements at least one pixel wide, and the chain of visible elements.
+ * The strip, in which every element is at least one pixel wide, and the chain of visible elements.
  * @param {Timeline} timeline
  * @returns {Generator<Overlay>}
  */

@@ -24,7 +24,7 @@ export class TimelineSearch {
     this.node = el("div", { class: "searching" }, this.input, this.list);
     /** List entries: names, then places. @type {(FoundName & FoundPlace)[]} */
     this.rows = [];
-    this.at = -1; // index in the list
+    this.at = -1; // index of the current hit in the list
     this.input.addEventListener("input", () => this.find(this.input.value));
     this.input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
     document.addEventListener("click", (event) => {

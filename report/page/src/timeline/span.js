@@ -64,7 +64,7 @@ export class SelectedSpan {
   }
 
   /**
-   * Count and time within the span, by kind and name and by launching operator; null once `wanted` is false.
+   * Number and time of events within the span, by kind and name and by launching operator; null once `wanted` is false.
    * @param {number} from
    * @param {number} to
    * @param {() => boolean} wanted

@@ -28,7 +28,7 @@ export class Timeline {
     this.rows = rowsOf(data);
     this.names = new Set(data.names);
     this.tiles = new Tiles(data.tiles, () => this.redraw());
-    this.numbers = numbersOf(data.count); // number of the first event per block
+    this.numbers = numbersOf(data.count); // the number of each block's first event
     /** @type {any[]} */
     this.sources = [data]; // sources of drawn calls: merged blocks, then the tiles in view
     this.from = 0;
@@ -144,7 +144,7 @@ export class Timeline {
     this.chart.draw();
   }
 
-  /** Add the details of events, on a page with tiles. */
+  /** Add the details of events if the page has tiles. */
   get details() {
     if (!this.inspector) throw new Error("the page has no details");
     return this.inspector.details;
@@ -282,7 +282,7 @@ export class Timeline {
       y = AXIS + api.value(2),
       place = api.value(6),
       source = this.sources[place];
-    if (!source || !(block < source.name.length)) return null; // an item of the previous view
+    if (!source || !(block < source.name.length)) return null; // the item belongs to the previous view
     const a = Math.max(0, left[0]),
       b = Math.min(api.getWidth(), right[0]);
     const width = Math.max(LEAST_PX * 0.8, b - a - (b - a > 4 ? 1 : 0));
@@ -388,7 +388,7 @@ export class Timeline {
     this.show(from, to);
   }
 
-  /** Scale the length of the view by a factor; the point at a time stays in place. @param {number} by @param {number} at */
+  /** Scale the length of the view by a factor. The time `at` stays at the same position on the screen. @param {number} by @param {number} at */
   zoom(by, at = (this.from + this.to) / 2) {
     this.show(at - by * (at - this.from), at + by * (this.to - at));
   }

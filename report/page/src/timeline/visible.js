@@ -4,7 +4,7 @@ import { CPU_ROW, firstEnding, GPU_ROW, LANE_GAP } from "./blocks.js";
 
 /** Width below which calls are invisible, px. */
 export const LEAST_PX = 1.5;
-const MERGED_PX = 6; // widest block of merged calls
+const MERGED_PX = 6; // maximum width of a block of merged calls
 
 /**
  * Calls in the view, [start, end, y, place in its source, row height, busy part, source]; calls too short to see are
