@@ -106,8 +106,8 @@ class RankState(msgspec.Struct):
     output: Mark | None
     result: RankResult  # entry of the rank in the job report
     info: dict[str, Any]  # `distributedInfo` of the Kineto trace, {} if it has none
-    # Process groups and columns of the rank's `RankCommunications`. In `table`, the columns are concatenated as
-    # little-endian int64 values.
+    # Process groups and columns of the rank's `RankCommunications`.
+    # In `table`, the columns are concatenated as little-endian int64 values.
     groups: list[Group]
     table: bytes
     # Options that had no effect, because both files contain the same facts.

@@ -17,11 +17,11 @@ from ..trace.columns import IntColumn, distinct, distinct_rows, largest, mask_at
 from .calls import TracePair
 from .rank_claims import COMMUNICATION
 
-# Only the first and last linked calls have their inputs compared: comparing all would make linking 25% slower. The last
-# calls handle model outputs or the last parameters; the first calls cover nearly everything else.
+# Only the inputs of the first and last linked calls are compared. Comparing all inputs would make linking 25% slower.
+# The last calls handle model outputs or the last parameters. The first calls cover nearly everything else.
 _FIRST, _LAST = 384, 128
-# Minimum number of calls that identify a thread. Fewer calls can be asynchronous collectives, which Kineto records on a
-# different thread than the ET.
+# Minimum number of calls that identify a thread.
+# Fewer calls can be asynchronous collectives, which Kineto and the ET record on different threads.
 _OF_A_THREAD = 16
 
 

@@ -38,13 +38,13 @@ _LATE_NS = 5_000
 _JUST_ENDED_NS = 30_000
 # Assumed time from the launch call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000
-# For a waiting call, the linker considers this many recorded CUDA events. The call waits for the last one that had
-# ended. DDP's timers wait first, and they wait for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
+# The linker considers this many recorded CUDA events per waiting call and chooses the last event that had ended.
+# DDP's timers wait first, and they wait for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
 _RECORDS = 16
 _NOTHING = np.zeros(0, np.int64)
 
-# Before an all-gather, FSDP1 waits in this call for the older of the last two events that it recorded when freeing
-# parameters. See torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`.
+# FSDP1 records an event when it frees parameters. Before an all-gather, this call waits for the second-last event.
+# See torch/distributed/fsdp: `_unshard` and `_reshard` in _runtime_utils.py, and `_FreeEventQueue`.
 _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 
 

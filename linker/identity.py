@@ -38,8 +38,8 @@ _SMALL_PID = 4096
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 # The ET records its time in whole seconds, rounded down.
 _SLACK_S = 1.0
-# Maximum time from the end of recording to the last write of each file. The ET is closed immediately (0.01 s in
-# measurements); then the Kineto trace is exported.
+# Maximum time from the end of recording to the last write of each file.
+# The ET is closed first (after 0.01 s in measurements), and then the Kineto trace is exported.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
 # The tolerances exist because `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
@@ -314,8 +314,8 @@ def _ranks(claim: Claim) -> str:
 
 _HOUR_S = 3600
 _PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
-# Offsets of local time from UTC in s, smallest first, including daylight saving time. The list has whole hours, and the
-# 15, 30 and 45-minute offsets of the IANA database.
+# Offsets of local time from UTC in s, smallest first, including daylight saving time.
+# The list has whole hours, and the 15, 30 and 45-minute offsets of the IANA database.
 OFFSETS_S = tuple(
     sorted((int(hours * _HOUR_S) for hours in (*range(-12, 15), *_PARTS_OF_HOURS)), key=lambda s: (abs(s), s))
 )

@@ -29,8 +29,8 @@ from ..trace.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
-# Minimum length of a run. Shorter runs recur by chance: a layer repeats two or three kernels in an iteration. If
-# there are fewer unknown events than this, the search is skipped, because building the trace's tables costs too much.
+# Minimum length of a run. Shorter runs recur by chance, because a layer repeats two or three kernels in an iteration.
+# If fewer events are unknown, the search is skipped, because building the trace's tables costs more than it gains.
 SHORTEST_RUN = 8
 # Minimum number of neighbors in a run on either side of an event. At the ends of a stream, fewer are enough.
 _MARGIN = 2
@@ -46,8 +46,8 @@ _MIN_REPEATED = 0.5
 _MIN_TRIED = 32
 # If no trial is conclusive, only runs this long are used, and only if they contain this share of the unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
-# Durations that differ by more than this factor and by more than 10 µs come from different work. Short kernels vary by
-# more than the factor. Communication kernels are exempt, because they wait for other ranks.
+# If durations differ by more than this factor and by more than 10 µs, the work is different.
+# Short kernels may vary by more than the factor. Communication kernels are exempt, because they wait for other ranks.
 _TIMES, _NEAR_NS = 4, 10_000
 
 
@@ -310,7 +310,7 @@ def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
         long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
         return _LONG_RUN if trial.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown) else never
     order = np.argsort(-trial.length, kind="stable")
-    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # correct among all runs at least this long
+    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # share correct in runs this long or longer
     if len(share) < _MIN_TRIED // 4:
         return never
     if share[-1] >= _MIN_RIGHT:

@@ -13,7 +13,7 @@ import numpy as np
 from .errors import EtplusError
 from .printable import shortened
 
-_WIDTH, _LINES = 79, 24  # a terminal screen without the lines of the prompt
+_WIDTH, _LINES = 79, 24  # fits on a terminal screen together with the prompt
 _SHORT = (bool, int, float, str, bytes, type(None))
 
 

@@ -55,10 +55,10 @@ IMPOSSIBLE = (
     "runs on after later events of its stream have ended",
 )
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
-# A recording takes minutes, but a missing time is 0, and other times count from the epoch or from months ago.
+# Recordings take minutes. Times count from the epoch or from months ago, so a missing time (0) is over a day away.
 _DAY_NS = 86_400 * 10**9
-# An event may end at most this long after a later event on its stream. Rounding, programmatic dependent launches
-# and memcpys cause overlaps of µs to ms. On ROCm, several streams share a queue, in which a collective may wait.
+# An event may end at most this long after a later event on its stream. Rounding, early launches and memcpys overlap.
+# The second, longer limit is for ROCm, where several streams share a queue in which a collective may wait.
 _OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
 _CONCURRENT = "mtia_ccp_events"  # On MTIA, one lane contains overlapping work of several units.
 
@@ -293,7 +293,7 @@ def threads_of_rows(
         if len(votes):  # on a tie, choose the thread seen first
             known[code] = threads[votes[np.lexsort((first[votes], -count[votes]))[0]], 1]
         else:
-            stated = same_tids and isinstance(value, int) and abs(value) < 2**63  # a damaged tid can be any number
+            stated = same_tids and isinstance(value, int) and abs(value) < 2**63  # a damaged tid may be huge
             known[code] = value if stated else next(own)
     thread[runtime] = known[codes]
     return as_column(thread)
@@ -336,7 +336,7 @@ def impossible_times(
 
 
 def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColumn, limit: int) -> npt.NDArray[np.bool_]:
-    if not np.any(dur > limit):  # this is the case in nearly every trace
+    if not np.any(dur > limit):  # nearly every trace returns here
         return np.zeros(len(ts), np.bool_)
     lane = distinct_rows(device, stream)[1]
     order = np.lexsort((ts, lane))

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 CallKind = Literal["operator", "annotation", "module"]
 # Names that files and row views use for the values of `Calls.kind`.
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
-# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "other grids": names agree, grids do not.
-# "padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer. "one of several
-# batch sizes": several graphs fit, and the step's batch size is unknown.
+# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "other grids" means that only names agree.
+# "padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer in size.
+# "one of several batch sizes": several graphs fit, and the step's batch size is unknown.
 EVIDENCE = (
     "kernel names",
     "kernel names per stream",
@@ -59,7 +59,7 @@ class GraphReplay(RecordStruct, gc=False, frozen=True):
     correlation: int  # id that the launch call and all GPU events of the replay share
     graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
     candidates: int  # number of captured graphs that fit the replay's kernels equally well
-    evidence: tuple[str, ...]  # values in `EVIDENCE`
+    evidence: tuple[str, ...]  # why the graph fits; each entry is a value in `EVIDENCE`
     reason: str  # one of `GRAPH_REASONS` if `graph` is None, otherwise ""
     events: int  # number of GPU events in the replay
     certain: int  # number of events that have a certain link to an operator

@@ -16,7 +16,7 @@ import numpy.typing as npt
 IntColumn = npt.NDArray[np.int64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-_SPARSE = 4  # Lookups use an array if the range is at most this many times the number of values; else they sort.
+_SPARSE = 4  # A lookup uses an array if the values' range is at most this many times their count. Otherwise it sorts.
 
 
 class RowColumn(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any
 from .brief import RecordStruct
 from .conventions import MAX_NAME
 
-# Patterns of device function names, by library. Only the first pattern ignores case, because its libraries spell names
-# differently.
+# Patterns of device function names, by library.
+# Only the first pattern ignores case, because its libraries spell names differently.
 _LIBRARIES = {
     "NCCL, RCCL, MSCCL, HCCL, oneCCL and their relatives": r"^(?:[nrhumx]|ms|one?)ccl|nccl(?:Symk?)?(?:Dev)?Kernel"
     r"|^ccl(?:::|_(?:all|reduce|broadcast|send|recv|barrier))|mscclKernel|mscclpp|(?<![a-z])hcom_",
@@ -30,7 +30,7 @@ _BY_COLLECTIVE = re.compile(
     r"|(?:(?<![A-Za-z])(?i:reduce)|(?<![A-Z])Reduce)_?(?i:scatter)"
 )
 _GENERATED = "triton_"  # Inductor names kernels after the fused operators; these kernels do not communicate.
-# Functions that compute although their names contain a collective. A GEMM with a fused collective is treated as a GEMM.
+# These functions compute although their names contain a collective. A GEMM with a fused collective counts as a GEMM.
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
 # These functions do not communicate although a collective launched them. They prepare or split its data.
 _COMPUTES_IN_CALL = re.compile(

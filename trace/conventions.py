@@ -16,15 +16,15 @@ NS_PER_UNIT = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000
 # Later times (after 2005) count from the epoch. Doubles from 2**50 to 2**51 µs have a resolution of 0.25 µs.
 EPOCH_NS = 2**50 * 1000
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")  # `torch.profiler` puts this annotation around each step
-# Names of the process and thread nodes in an ET; these nodes are not calls.
+# Names of the process and thread nodes in an ET. These nodes are not calls.
 STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})  # an ET contains these calls as nodes
 # Categories of kernels on CUDA, ROCm, XPU and PrivateUse1 backends, and of all work on MTIA.
 KERNEL_CATEGORIES = frozenset({"kernel", "mtia_ccp_events"})
 COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
-# Kineto's activity types (libkineto/include/ActivityType.h) that PyTorch assigns to a device (`deviceTypeFromActivity`
-# in torch/csrc/profiler/kineto_shim.cpp), except types that do no work: annotations, synchronization, profiler ranges,
-# and the counters and insights of MTIA.
+# PyTorch assigns these activity types of Kineto (libkineto/include/ActivityType.h) to a device.
+# See `deviceTypeFromActivity` in torch/csrc/profiler/kineto_shim.cpp. The list omits types that do no work:
+# annotations, synchronization, profiler ranges, and the counters and insights of MTIA.
 GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
 PYTHON_CATEGORY = "python_function"  # most events of a trace with stacks; linking does not need them
 # Kineto writes one such event per stream, from the first to the last GPU event launched inside a user annotation.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .brief import Record
 from .columns import IntColumn, positions
 
-# Why a GPU event without a launch has no counterpart: keys of the report's `gpu.repetition.unpaired`.
+# Reasons why a GPU event without a launch has no counterpart. The report uses them as keys (`gpu.repetition.unpaired`).
 UNPAIRED_REASONS = (
     "the trace does not repeat itself",
     "no such sequence is launched in the trace",
@@ -28,8 +28,8 @@ UNPAIRED_REASONS = (
 class CounterpartLinks(Record):
     event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
     row: IntColumn  # row of each event's counterpart, a GPU event that has an operator
-    # True if the counterpart is in the same module, so the event's module is also known. False if it is in another
-    # layer that does the same work: then only the operator, shapes and source line are known.
+    # True if the counterpart is in the same module, so that the event's module is also known. If the counterpart is
+    # in another layer that does the same work, only the operator, shapes and source line are known.
     same_module: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:

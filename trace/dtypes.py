@@ -12,8 +12,8 @@ class _Dtype(NamedTuple):
     name: str  # the name in torch, without "torch."
     size: int | None  # bytes per element of a shape, None if several elements share a byte
     others: str = ""  # other spellings, in lower case, with "_" for spaces, and without "c10::" and " int"
-    # Spelling in the ET (from C++), and in Kineto's collectives (from `ScalarType`); "" if etplus does not write traces
-    # with this dtype.
+    # The next two values spell the dtype as the ET does (from C++) and as Kineto's collectives do (`ScalarType`).
+    # If etplus never writes the dtype, they are empty.
     et: str = ""
     kineto: str = ""
     values: int = 1  # number of values in one element

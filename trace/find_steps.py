@@ -40,8 +40,8 @@ _WHOLE = 0.5  # The time after the last mark counts as an iteration if it lasts 
 @dataclass(frozen=True)
 class IterationMarks:
     mark: IntColumn  # positions of the marks in the given annotations; each iteration begins at its mark
-    # Ends of the iterations in ns; each end is the start of the next iteration. The last iteration ends with its mark
-    # if marks enclose iterations, else with the last call.
+    # Ends of the iterations in ns. Each iteration except the last one ends when the next one starts.
+    # The last iteration ends with its mark if marks enclose iterations, otherwise with the last call.
     end: IntColumn
     annotation: str = ""  # "ProfilerStep", or the name of the marks without running numbers
     encloses: bool = False  # True if each mark lasts about as long as its iteration

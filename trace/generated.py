@@ -47,8 +47,8 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
     backward: bool | None = None  # True if the kernel belongs to the region's backward; None if unknown
     handle: int | None = None  # number that the compiler gave to the kernel's call, None if unknown
     nodes: tuple[str, ...] = ()  # names of the source nodes that the kernel computes
-    # The next three values are copied from Kineto, "" if not recorded: the file that contains the Triton code
-    # ("/tmp/torchinductor_me/ab/cabc….py"), the hash of the file, and the constants ("XBLOCK=1024").
+    # Kineto's values for the file with the Triton code, the file's hash, and the constants; "" if not recorded.
+    # A file is, for example, "/tmp/torchinductor_me/ab/cabc….py", and constants are "XBLOCK=1024".
     kernel_file: str = ""
     kernel_hash: str = ""
     kernel_kwargs: str = ""

@@ -33,8 +33,8 @@ class Hierarchy(Record):
     top: Positions[CallIndex, CallIndex]
     # Tree row of the innermost region at or around each call, 0 if there is none.
     path: ColumnOf[CallIndex, np.int64]
-    # For each tree row: the row of the path without its last region, and the name code of the last region. Row 0 is the
-    # empty path (parent −1, name −1).
+    # For each tree row: the row of the path without its last region, and the name code of the last region.
+    # Row 0 is the empty path. Its parent and its name are −1.
     tree_parent: IntColumn
     tree_name: IntColumn
 

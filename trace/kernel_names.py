@@ -68,7 +68,7 @@ def kernel_label(name: str) -> str:
 
 def _of_signature(text: str) -> str:
     parts = list(_parts(text))
-    if not parts or " " in parts[-1].name.strip():  # the name is, for example, "Memcpy HtoD (Host -> Device)"
+    if not parts or " " in parts[-1].name.strip():  # for example, "Memcpy HtoD (Host -> Device)"
         return text
     kernel = parts[-1]
     for pattern, family in _FAMILIES:

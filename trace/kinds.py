@@ -12,8 +12,8 @@ UNVERIFIED: Final = 1
 CERTAIN: Final = 2  # UNLINKED, UNVERIFIED and CERTAIN are values of `Nodes.link`.
 LINK_NAMES = ("unlinked", "unverified", "certain")  # these names appear in files and reports
 
-# Phases of a call, by code; "" if unknown. "recomputation" is forward work that is repeated inside backward, "gradient
-# communication" is communication inside backward, and "communication" is any other communication outside forward.
+# Phases of a call, by code; "" if unknown. "recomputation" is forward work that is repeated inside backward.
+# "gradient communication" happens inside backward. "communication" is any other communication outside forward.
 PHASES = (
     "",
     "forward",
@@ -27,7 +27,7 @@ PHASES = (
 )
 UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION = range(5)
 GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA = range(5, len(PHASES))
-# Evidence for the forward operator of a backward operator. "sequence number" (inferred): the last operator with this
-# number that began on the forward thread before the backward operator, as in the `fwdbwd` flows of PyTorch's profiler.
+# Evidence for the forward operator of a backward operator. "sequence number" (inferred) means that the forward operator
+# is the last one on its thread with this number before the backward operator, as in the profiler's `fwdbwd` flows.
 # The ET's `fw_parent` is a different call: the call open on the forward thread when the backward operator ran.
 THROUGH = ("", "sequence number")

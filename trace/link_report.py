@@ -32,15 +32,15 @@ class Clue(Record):
 class Identity(Record):
     """Evidence on whether the two traces recorded the same process at the same time."""
 
-    # "proved", "refuted", "stated" (everything is proved except the rank that the user gave), or "unknown". Links can
-    # be `certain` only if the identity is proved.
+    # "proved", "refuted", "stated" (everything is proved except the rank that the user gave), or "unknown".
+    # Links can be `certain` only if the identity is proved.
     verdict: Verdict
     rank: int | None  # rank of both files; None if it is neither proved nor stated, or if the job has only one rank
     world_size: int | None  # number of ranks in the job, None if unknown
     several_ranks: bool  # True if a different rank could have recorded one of the files
     proves: tuple[Clue, ...]  # evidence that one process recorded both traces
     refutes: tuple[Clue, ...]  # evidence against a common process
-    unknown: tuple[Clue, ...]  # evidence that the files lack
+    unknown: tuple[Clue, ...]  # evidence that is missing from the files
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = asdict(self)

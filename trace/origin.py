@@ -68,8 +68,8 @@ class Origin(Record):
     module: ColumnOf[CallIndex, np.int64]  # index of the innermost module in `modules`, −1 for none
     modules: list[tuple[str, ...]]  # paths of modules and named regions, outermost first, without "nn.Module: "
     gpu_phase: ColumnOf[GpuIndex, np.int8]  # index into `PHASES`
-    gpu_entry: ColumnOf[GpuIndex, np.int64]  # like `entry`, for GPU events
-    gpu_module: ColumnOf[GpuIndex, np.int64]  # like `module`, for GPU events
+    gpu_entry: ColumnOf[GpuIndex, np.int64]  # same as `entry`, but for GPU events
+    gpu_module: ColumnOf[GpuIndex, np.int64]  # same as `module`, but for GPU events
     # Call that launched the GPU event or the event's counterpart in another iteration, −1 for none.
     gpu_call: Positions[GpuIndex, CallIndex]
 
@@ -322,7 +322,7 @@ def _inherited_modules(
     pairs, pair = distinct_rows(module[again], module[checkpoint[again]])
     whole = []
     for inner, outer in ((paths[inner], paths[outer]) for inner, outer in pairs.tolist()):
-        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # modules around the call in forward
+        above = outer[: outer.index(inner[0])] if inner[0] in outer else outer  # modules around it, from forward
         whole.append(known.setdefault(above + inner, len(known)))
     module = np.where((module < 0) & (checkpoint >= 0), module[checkpoint], module)
     module[again] = np.array(whole, np.int64)[pair]

@@ -19,9 +19,9 @@ from .index import Positions, Row, as_positions
 from .printable import shortened
 
 Codes = npt.NDArray[np.int32]
-# Values of `Stacks.evidence`, the source of a node's stack. "Python frames": recorded frames, open when the node began
-# or was launched. "compiled code": the source of a compiled kernel. "graph annotation": written when the kernel's graph
-# was captured. "repetition" (inferred): the stack of the same kernel in another iteration.
+# Values of `Stacks.evidence`, the source of a node's stack. "compiled code": the source of a compiled kernel.
+# "Python frames": recorded frames that were open at the node's start or launch. "repetition" (inferred): the stack of
+# the same kernel in another iteration. "graph annotation": the stack was written when the kernel's graph was captured.
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 

@@ -166,8 +166,8 @@ class UntracedStep(NamedTuple):
 
     steps: int  # number of timed steps; the device was idle before and after them
     step_ns: int  # mean duration of the steps
-    # Median time between the ends of consecutive steps on the host. A slow device increases it only when the launch
-    # queue is full.
+    # Median time between the ends of consecutive steps on the host.
+    # A slow device increases this time only when the launch queue is full.
     host_ns: int
 
 

@@ -63,8 +63,8 @@ class Steps(Suggests, Sequence[Step]):
         ([('ProfilerStep#2', 3849674), ('ProfilerStep#3', 3227174)], 2)
     """
 
-    # Position in `Trace.calls` of the call that marks each step: the step's annotation. An inferred step is marked by
-    # the outermost call that launches its first kernel.
+    # Position in `Trace.calls` of the call that marks each step, usually the step's annotation.
+    # The mark of an inferred step is the outermost call that launches the step's first kernel.
     call: Positions[Any, CallIndex]
     start: IntColumn  # start of each step in ns
     end: IntColumn  # end of each step in ns

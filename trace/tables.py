@@ -104,7 +104,7 @@ class GpuEvents(_Table):
     captured_by: ColumnOf[GpuIndex, np.int64]
     captured_link: ColumnOf[GpuIndex, np.int8]  # UNVERIFIED, CERTAIN or UNLINKED
     graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 for none
-    # For an event launched before the trace, the node of its later repetition, −1 for none; see `trace.counterparts`.
+    # Node of the later repetition of an event launched before the trace, −1 for none; see `trace.counterparts`.
     counterpart: Positions[GpuIndex, Row]
     same_module: ColumnOf[GpuIndex, np.bool_]  # True if the event and its counterpart are in the same module
 

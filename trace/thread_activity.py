@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from .columns import IntColumn, distinct, run_starts
 
-# Each pause is compared with at most this many other threads, those that finished work last. Otherwise, n pauses on n
-# threads would take n² steps.
+# Each pause is compared with at most this many other threads: the threads that finished work last.
+# Without this limit, n pauses on n threads would take n² steps.
 MOST_RECENT = 16
 
 
@@ -22,7 +22,7 @@ def recently_finished(
     `of` lists the thread of each pause, and the pause lasts from `since` to `until` (ns)."""
     count = len(end)
     time = np.concatenate([end, until])
-    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # keyed by thread; the thread that finished last is last
+    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # keyed by thread, most recent finisher at the end
     ends, threads, starts, own = end.tolist(), thread.tolist(), since.tolist(), of.tolist()
     pauses: list[int] = []
     work: list[int] = []
