@@ -1,4 +1,4 @@
-"""Conversion of traces to and from other formats, with exporters and readers that other packages register."""
+"""Convert traces to and from other formats; other packages can register exporters and readers."""
 
 from __future__ import annotations
 

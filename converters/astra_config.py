@@ -128,7 +128,7 @@ def endpoint_delay_of(system: Path) -> float:
 
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
-    """Yield the flaws that make ASTRA-sim stop early, as observed, on a set with this number of ranks."""
+    """Yield the flaws that made ASTRA-sim stop early in tests, for a set with this number of ranks."""
     lists = dimensions_of(files[0].read_text(errors="replace"))
     counts = [int(text) if text.isdecimal() else 0 for text in lists.get("npus_count", [])]
     name = files[0].name

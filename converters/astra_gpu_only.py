@@ -1,4 +1,4 @@
-"""A rank's GPU work for a simulator without a host: a chain of kernels, with delays for the time that the host adds.
+"""A rank's GPU work for a simulator without a host: a chain of kernels, and delays for the time that the host adds.
 
 ASTRA-sim has one compute and one communication slot per rank, no streams, and no clock that a node could wait for. So
 the computations run in the order in which they end: in any other order, work that waited for a short kernel would also
@@ -144,7 +144,7 @@ class _Folding:
             yield from self._other_messages(comm, pending)
 
     def _other_messages(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield the other messages of the same kernel, then an empty computation that waits for all messages."""
+        """Yield the kernel's other messages, then an empty computation that waits for all its messages."""
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
         while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
             _, other = pending.popleft()
@@ -158,7 +158,7 @@ class _Folding:
                 self.on_stream[stream] = done.id, self.comm_end[comm.row]
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield the operator in pieces, split at each communication that begins while the operator runs."""
+        """Yield the pieces of an operator, which is split where a communication begins."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
@@ -209,7 +209,7 @@ class _Folding:
             yield self._link(DELAY, until, until - ready, needs, self._slot())
 
     def _slot(self) -> int:
-        """Return the stream of the last computation: delays are shown on it. −1 without a computation."""
+        """Return the stream of the last computation, where delays are shown; −1 if there is no computation."""
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
@@ -275,7 +275,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 class HostWaits:
-    """Replaces `GpuWaits` in a job whose communications run on the host; see `ReplayedRank.waits`."""
+    """A replacement of `GpuWaits` for jobs whose communications run on the host; see `ReplayedRank.waits`."""
 
     def __init__(self, before: dict[int, list[int]], inside: dict[int, list[int]]) -> None:
         self.through_host, self.inside = before, inside
@@ -316,7 +316,7 @@ class GpuWaits:
 def _through_host(
     trace: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return, per wait on the host: the awaited row, the first computation after the wait, and its start in ns."""
+    """Return, per wait on the host, the awaited row, the first computation afterwards, and the wait's start in ns."""
     nodes = trace.nodes
     source, target, _ = trace.edges_of("data", "sync").T
     waited = communicates | (computes & (nodes.kind == GPU))

@@ -1,4 +1,4 @@
-"""The network that ASTRA-sim simulates for a network description, and communication sizes that yield given times.
+"""The network that ASTRA-sim simulates for a description, and communication sizes that lead to given times.
 
 Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
@@ -37,8 +37,8 @@ class AstraLinks:
     """A network as ASTRA-sim represents it.
 
     Attributes:
-        dimensions: innermost first; the product of their `ranks` is the number of ranks in the job.
-        unsaid: phrases for messages: features of the network that ASTRA-sim cannot express.
+        dimensions: the innermost dimension first; the product of their `ranks` is the job's number of ranks.
+        unsaid: features of the network that ASTRA-sim cannot express, as phrases for messages.
     """
 
     ranks: int
@@ -115,7 +115,7 @@ def astra_links(network: Network, ranks: int) -> AstraLinks:
 
 
 def described_beyond_a_formula(network: Network) -> bool:
-    """Return whether a network needs more than one formula: levels, a library, or a direct or tree algorithm."""
+    """Return True if one formula is not enough: the network has levels, a library, or a direct or tree algorithm."""
     return bool(network.levels or network.library) or network.algorithm in ("direct", "tree")
 
 

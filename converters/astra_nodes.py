@@ -1,4 +1,4 @@
-"""Nodes for ASTRA-sim, and a writer that stores only the fields the simulator reads."""
+"""Nodes for ASTRA-sim, and a writer that stores only the fields that the simulator reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBERS = ("id", "row", "micros")
 
 
 class SimNode(NamedTuple):
-    """A simulator node; ids ascend with the start, `row` may be DELAY or START, and a delay occupies `stream`."""
+    """A simulator node. Ids ascend by start time, `row` may be DELAY or START, and a delay occupies `stream`."""
 
     id: int
     row: int
@@ -44,7 +44,7 @@ class SimNode(NamedTuple):
 
 
 def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
-    """Yield a node for the time until the rank starts, then the nodes with their ids increased by one."""
+    """Yield a node for the time until the rank starts, then all nodes, with ids increased by one."""
     yield SimNode(1, START, micros, [])
     for node in nodes:
         needs = [number + 1 for number in node.needs] or [1]

@@ -35,7 +35,7 @@ _TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class SimulatedRank:
-    """One rank's simulated, replayed and recorded times in ms (None if unknown), and how many of its nodes ran."""
+    """A rank's simulated, replayed and recorded times in ms (None if unknown), and the number of its nodes that ran."""
 
     rank: int
     nodes: int

@@ -1,4 +1,4 @@
-"""Chakra traces that ASTRA-sim can run to completion, and their process-group file.
+"""Write Chakra traces that ASTRA-sim can run to completion, and their process-group file.
 
 The limits of ASTRA-sim were found by running it; see docs/reference/chakra.md.
 """
@@ -114,7 +114,7 @@ _OWN_GROUP = (
 
 
 def _in_turn(agreement: Agreement) -> Agreement:
-    """Declare a group of all ranks if ASTRA-sim would otherwise mismatch their collectives; see `_OWN_GROUP`."""
+    """Declare a group of all ranks if ASTRA-sim would otherwise match the wrong collectives; see `_OWN_GROUP`."""
     turns = {
         tuple(turn for turn, comm in enumerate(c for c in comms.found if c.kind >= 0) if comm.group == ALL_RANKS)
         for comms in agreement.ranks.values()
@@ -144,7 +144,7 @@ def write_astra_sim(
     roofline: float | None = None,
     on_host: ReplayedRank | None = None,
 ) -> Written:
-    """Write one rank: GPU nodes, with delays next to them for the host's time.
+    """Write one rank: its GPU nodes, and delays that represent the host's time.
 
     `comms` are from `for_simulator`. The rank starts `skew_ns` after the first rank; a computation before all others
     represents this time. `fold` explains `transferred` and `on_host`. `roofline` is the device's memory bandwidth in
@@ -231,7 +231,7 @@ _MESSAGES = "messages in the replicated trace, kept as computations of their mea
 def simulated_ranks(
     given: Sequence[RankComms], *, renumber: bool, replicate: int | None
 ) -> tuple[list[RankComms], dict[int, int], tuple[str, ...]]:
-    """Return ranks 0 to n − 1 of a simulation, a map from each rank to the trace's rank that it runs, and notes."""
+    """Return ranks 0 to n − 1 of a simulation, a map from these ranks to the traces' ranks, and notes."""
     if replicate is not None:
         if len(given) > 1:
             raise UsageError(f"--replicate takes one trace, not {len(given)}; choose a rank with --rank")
@@ -267,7 +267,7 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
 
 
 def replicated(given: RankComms, ranks: int) -> list[RankComms]:
-    """Return ranks that all run one rank's trace.
+    """Return ranks that all run the trace of a single rank.
 
     A group of all ranks, or of unknown ranks, becomes a group of all new ranks. A group of s ranks with stride d is
     laid out like a device mesh: d groups of s ranks in every s · d ranks. Messages are dropped and counted.
@@ -314,7 +314,7 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 
 @dataclass(frozen=True)
 class JobTimes:
-    """Start times of a job's ranks; clocks are aligned by collectives, which end at the same time on all ranks."""
+    """The start times of a job's ranks. Collectives, which end at the same time on all ranks, align the clocks."""
 
     ranks: Mapping[int, RankRecording]
 

@@ -40,7 +40,7 @@ _WHOLE = "record it again; all other commands read the undamaged part"
 
 @dataclass(frozen=True)
 class Augmented:
-    """Counts of written GPU events (all, with FLOPs, with bytes) and counter values; `damage` of an ET+'s sources."""
+    """How many GPU events (all, with FLOPs, with bytes) and counter values were written, and `damage` of sources."""
 
     events: int
     with_flops: int
@@ -59,7 +59,7 @@ def augment(
     part: Callable[[Trace], Trace] | None = None,
     progress: bool = False,
 ) -> Augmented:
-    """Copy a Kineto trace or an ET+ file, and add the `ARGUMENTS` to the `args` of its GPU events, if known.
+    """Copy a Kineto trace or an ET+ file, and add `ARGUMENTS` to the `args` of its GPU events if they are known.
 
     In a Kineto trace, the counters of `analysis.counters` follow the last event. Unknown header keys are dropped. All
     other bytes stay the same; augmenting an augmented file again does not change it.

@@ -39,8 +39,8 @@ class ChakraOptions:
     """Options of "chakra".
 
     Attributes:
-        memory_nodes: write copies and memsets as memory nodes, see `write_et`.
-        degrade: turn communications that do not match between ranks into computations, instead of raising an error.
+        memory_nodes: write copies and memsets as memory nodes (see `write_et`).
+        degrade: if communications do not match between ranks, make them computations instead of raising an error.
         groups: the process-group file of Chakra inputs; by default the file next to them.
         without_times: also convert Execution Traces that were not linked; their nodes have no durations.
         as_prefix: write `<output>.<rank>.et`; by default only if there are several ranks.
@@ -60,10 +60,10 @@ class AstraSimOptions:
     Attributes:
         skew: start the ranks as far apart as measured (see `JobTimes`), instead of all at once.
         renumber_ranks: number the input's ranks from 0.
-        replicate: number of simulated ranks that all run the single input, see `replicated`.
+        replicate: number of simulated ranks that all run the single input (see `replicated`).
         roofline: memory bandwidth for a roofline simulation, in GB/s.
         network: network description, such as "bandwidth=25,latency=5us"; see `parse_network`.
-        degrade, groups, as_prefix: as in `ChakraOptions`.
+        degrade, groups, as_prefix: the same as in `ChakraOptions`.
     """
 
     skew: bool = True
@@ -78,7 +78,7 @@ class AstraSimOptions:
 
 @dataclass(frozen=True)
 class GoalOptions:
-    """Options of "goal": with the algorithm "direct", each rank sends to all other ranks at once."""
+    """Options of "goal". If the algorithm is "direct", each rank sends to all other ranks at once."""
 
     algorithm: Literal["ring", "direct"] = "ring"
     degrade: bool = False
@@ -86,14 +86,14 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class EtPlusOptions:
-    """Options of "etplus": `schema` upgrades nodes with an older schema, see `upgraded`; None changes no schema."""
+    """Options of "etplus". If given, `schema` upgrades nodes that have an older schema (see `upgraded`)."""
 
     schema: Literal["1.1.1"] | None = None
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """Options of the graph formats, see `write_graph`; `max_nodes` is a limit per rank."""
+    """Options of the graph formats (see `write_graph`); `max_nodes` is a limit per rank."""
 
     subtree: str | None = None
     max_nodes: int | None = None
@@ -101,7 +101,7 @@ class GraphOptions:
 
 @dataclass(frozen=True)
 class NpzOptions:
-    """Options of "npz": how `write_dataset` splits a dataset, and the configuration's "threads" and "batch"."""
+    """Options of "npz": how `write_dataset` splits a dataset, and "threads" and "batch" of the configuration."""
 
     split: Literal["model", "graph"] = "model"
     config: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Conversion of ET+ to a Chakra protobuf trace (.et) with all nodes, times, dependencies and communications."""
+"""Convert ET+ to a Chakra protobuf trace (.et) that has all nodes, times, dependencies and communications."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _blocks(
 
 
 class _Encoder:
-    """Encodes the nodes of a trace from columns, one kind of node at a time; its arrays have one entry per row."""
+    """Encodes the nodes of a trace from columns, kind by kind; its arrays have one entry per row."""
 
     def __init__(
         self, trace: Trace, needs: TraceDependencies, comms: RankComms, communicating: IntColumn, memory_nodes: bool
@@ -237,7 +237,7 @@ def _metadata(trace: Trace) -> GlobalMetadata:
 
 
 def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
-    """Yield the ET's `schema`, `pid`, `time`, `start_ts` and `finish_ts`, as Chakra's converter writes them."""
+    """Yield the ET's `schema`, `pid`, `time`, `start_ts` and `finish_ts` in the form that Chakra's converter uses."""
     for name in ("schema", "pid", "time", "start_ts", "finish_ts"):
         with contextlib.suppress(*UNREADABLE):
             value = msgspec.json.decode(trace.header.get(name, b"null"))
@@ -367,7 +367,7 @@ def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[A
 
 
 def _further_attributes(owners: Sequence[Any], texts: Sequence[bytes]) -> list[bytes]:
-    """Return each record's further attributes as a JSON list, with the separators of the first list."""
+    """Return each record's additional attributes as a JSON list that has the separators of the first list."""
     lists = [[] if attrs is UNSET or attrs.further_0 is UNSET else _listed(attrs) for attrs in owners]
     first = next((i for i, those in enumerate(lists) if len(those) > 1), -1)
     between = b"" if first < 0 else texts[first].partition(lists[first][0])[2].partition(lists[first][1])[0]

@@ -1,4 +1,4 @@
-"""Copy Chakra sets from other producers message by message, changing only nodes that a simulator cannot run.
+"""Copy Chakra sets from other programs message by message, and change only nodes that a simulator cannot run.
 
 A `Trace` cannot represent nodes without a start time, `num_ops` without tensors, or unknown attributes. Example: node 3
 waits for the METADATA node 2, and node 2 waits for node 1. In the copy, node 3 waits for node 1.
@@ -62,7 +62,7 @@ _VERSION = "files without a schema version, written with a version"
 
 @dataclass(frozen=True)
 class GivenRank:
-    """Result of the first pass over a rank's file.
+    """The result of the first pass over a rank's file.
 
     Attributes:
         removed: METADATA and INVALID nodes, each with the nodes that it waits for.

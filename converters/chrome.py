@@ -59,7 +59,7 @@ _KINETO_FLOWS = {"launch": "ac2g"}
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """Counts of slices, flows, and edges without a flow, because they lead back in time or to a node without a time."""
+    """Numbers of slices, flows, and edges without flows, which lead back in time or to nodes without a time."""
 
     slices: int
     flows: int
@@ -105,18 +105,18 @@ def write_chrome(
 
 
 class RankTimeline:
-    """The slices of one rank, assigned to processes and threads of the output.
+    """The slices of one rank and their processes and threads in the output.
 
     Args:
         zero: wall-clock time of the output's time 0, in ns.
         others: the events from `other_events`.
-        alone: whether this is the only rank.
+        alone: True if this is the only rank.
 
     Attributes:
         rows: rows with a time, in the order of their slices.
-        lane: 0, or a higher number for a row that overlaps another row.
+        lane: 0, or a higher number if the row overlaps another row.
         pid, tid: with several ranks the pid is the rank, and tids are unique, because Perfetto would mix them up.
-        finish: end of each row as shown, in ns.
+        finish: the end in ns at which each row is shown.
         flows: (source row, target row) pairs; `kinds` lists the kind of each flow.
     """
 
@@ -165,7 +165,7 @@ class RankTimeline:
         yield from self._counters()
 
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
-        """Return the events that are rows, by index, and the rest as (start, duration, event), last first."""
+        """Return the events that are rows, by index, and other events as (start, duration, event), last first."""
         calls = self.trace.nodes.kind[self.rows] == CPU
         own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
@@ -289,13 +289,13 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
 
 
 def program_of(trace: Trace) -> int:
-    """Return the program's process id, as in Kineto; a substitute if it is unknown or equals a device number."""
+    """Return the program's process id in Kineto, or a substitute if the id is unknown or equals a device number."""
     program = _number(trace.header.get("pid"))
     return _PROGRAM if program is None or program in trace.nodes.device[trace.nodes.kind == GPU] else program
 
 
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return each row's track, lane and end as shown. Slices in a lane nest or follow each other; none is empty."""
+    """Return each row's displayed track, lane and end. Slices in a lane nest or follow each other; none is empty."""
     nodes = trace.nodes
     threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # Threads without operators come last.
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
@@ -318,7 +318,7 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return Kineto's process and thread of each row; `spare` has thread numbers to use if Kineto has none."""
+    """Return each row's process and thread in Kineto; if Kineto has no thread, use a number from `spare`."""
     nodes = trace.nodes
     gpu = nodes.kind == GPU
     pid = np.where(gpu, nodes.device, program_of(trace))
@@ -340,7 +340,7 @@ def _number(raw: msgspec.Raw | None) -> int | None:
 
 
 def _fits(trace: Trace, ts: list[int], finish: list[int], open_rows: list[int], row: int) -> bool:
-    """Return whether a row nests in, or follows, a lane's open rows; shorten open rows that end late by rounding."""
+    """Return True if a row nests in or follows a lane's open rows; shorten open rows that rounding made too long."""
     while open_rows and finish[open_rows[-1]] <= ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:

@@ -1,4 +1,4 @@
-"""The communications of ranks in program order, with process groups and tags that are equal on all ranks."""
+"""The communications of ranks in program order; process groups and tags are the same on all ranks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Communication:
 
     Attributes:
         kind: CollectiveCommType, SEND or RECV.
-        size: bytes, as in `message_bytes`.
+        size: the number of bytes (see `message_bytes`).
         group, tag: numbers of the process group and of the message, equal on all ranks; 0 until the ranks agree.
-        named: the process group as named in the trace.
+        named: the process group's name in the trace, and its ranks.
         peer: the other rank of a message; −1 for collectives.
-        seq: sequence number in the trace, −1 if not recorded.
+        seq: sequence number in the trace; −1 if not recorded.
         start_ns, described: see `FoundComm`.
-        aside: whether this is the part of a collective that slows concurrent work; see `with_slowed_work`.
+        aside: True for the part of a collective that slows concurrent work (see `with_slowed_work`).
     """
 
     row: int
@@ -131,7 +131,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
 
 
 def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
-    """Number the groups from 1: a group named with a free number keeps it, others get the lowest free numbers."""
+    """Number the groups from 1: if a group's name is a free number, it is kept; others get the lowest free numbers."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()
     others = []
@@ -186,7 +186,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class RankRecording:
-    """A rank's start and communications on its own clock; communications with ids in `fixed` become computations."""
+    """A rank's start and communications on its clock; communications whose ids are in `fixed` become computations."""
 
     file: str
     base_ns: int
@@ -203,7 +203,7 @@ def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
 def matched(
     ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
-    """Return the communications that all ranks share, and notes; without `degrade`, any other raises ConvertError."""
+    """Return the communications that all ranks share, and notes. Unless `degrade`, raise ConvertError for others."""
     times = {rank: _without(recording.comms, recording.fixed) for rank, recording in recorded.items()}
     mismatches = match_collectives(times)[2]
     pairs = [pair for pair in match_messages(times)[1] if pair.nodes and pair.source != pair.target]

@@ -39,14 +39,14 @@ def convert(
     """Convert traces to another format. All written files appear together or not at all.
 
     Args:
-        sources: files that `etplus.load` reads, or traces; several sources are the ranks of one job, see `Traces`.
+        sources: files that `etplus.load` reads, or traces; several sources are the ranks of one job (see `Traces`).
         output: the file to write; if each rank gets its own file, the prefix of ".<rank>.et".
-        to: name of a format, see `exporters`; by default, the output's suffix selects it.
+        to: name of a format (see `exporters`); by default, the output's suffix selects it.
         options, settings: the format's options as an object, `GraphOptions(max_nodes=60)`, or keywords, `max_nodes=60`.
         rank: convert only this rank of several traces.
         job: a job_report.json; its unmatched communications become computations, and it aligns the clocks.
-        as_prefix: whether `output` is a prefix or folder; by default, this depends on the number of traces.
-        steps, window, between, module: convert only this part of each trace, see `etplus.trace.selection.part_of`.
+        as_prefix: True if `output` is a prefix or folder; by default, this depends on the number of traces.
+        steps, window, between, module: convert only this part of each trace (see `etplus.trace.selection.part_of`).
 
     Raises:
         EtplusError: an unknown format or option, a broken input, or a trace that the format cannot express.

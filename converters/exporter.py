@@ -22,10 +22,10 @@ class Conversion:
 
     Attributes:
         nodes: number of nodes (for "chrome", slices) in all written files.
-        counts: how often each change or loss occurred, by description.
+        counts: maps descriptions of changes and losses to how often each occurred.
         damage: descriptions of damage in the original traces.
         network: the network for which a simulator's set was written.
-        base_error: error of the replay that computed the times of a simulator's set.
+        base_error: the error of the replay that computed the times in a simulator's set.
     """
 
     files: tuple[str, ...]
@@ -49,15 +49,15 @@ class Exporter(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the format for `convert(to=...)` and `--to`."""
+        """The name of the format for `convert(to=...)` and `--to`."""
 
     @property
     def summary(self) -> str:
-        """Description for --help, at most half a line."""
+        """A description for --help that fills at most half a line."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Lower-case suffixes of the format's files, including ".gz" variants; empty if only --to selects it."""
+        """Lowercase suffixes of the format's files, including ".gz" variants; empty if only --to selects the format."""
 
     @property
     def inputs(self) -> Inputs: ...

@@ -1,4 +1,4 @@
-"""Find the traces in a folder: outputs of `etplus link FOLDER`, ET+ files, Chakra traces, pairs to link, timelines."""
+"""Find traces in a folder: outputs of `etplus link FOLDER`, ET+ files, Chakra traces, pairs to link, and timelines."""
 
 from __future__ import annotations
 
@@ -119,5 +119,5 @@ def _pairs(place: Folder) -> Found:
 
 
 def _by_number(name: str) -> list[Any]:
-    """Return a sort key that puts rank_2 before rank_10: texts and numbers take turns."""
+    """Return a sort key in which strings and numbers alternate, so that rank_2 comes before rank_10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]

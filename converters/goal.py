@@ -81,7 +81,7 @@ class _GoalRank:
 
 
 def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterator[str], int, Counter[str]]:
-    """Return the text of a job in pieces, the number of operations in it, and counts of losses."""
+    """Return the text of a job in pieces, the job's number of operations, and how often each kind of loss occurred."""
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
@@ -151,7 +151,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc 0 cpu {self.joins[rank]}", distinct)
 
     def _edge(self, edge: int, rank: int) -> list[int]:
-        """Return the operations that the target of an edge requires: at most one, unless the source is a rendezvous."""
+        """Return the operations that an edge's target requires: at most one, unless the source is a rendezvous."""
         source, lag = self.source[edge], self.lag[edge]
         if source in self.met:
             return self.after[source, rank]
@@ -167,7 +167,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc {ns} cpu {where}", [need for need in needs if need])
 
     def _earlier(self, point: int, ns: int, rank: int) -> list[int]:
-        """Return operations that end `ns` before a point, from the chain that led to this point in the replay."""
+        """Return operations that end `ns` before a point; they are in the chain that led to the point in the replay."""
         while point and ns > 0:
             edges = range(self.begin[point], self.begin[point + 1])
             if not edges:
@@ -204,7 +204,7 @@ class _Schedule:
         self.after.update({(point, rank): operations for rank, operations in after.items()})
 
     def _next_of(self, own: Mapping[int, list[FoundComm]]) -> dict[int, FoundComm]:
-        """Return the communication of each rank for a rendezvous; if kernels send several messages, the next pair."""
+        """Return each rank's communication for a rendezvous; if kernels send several messages, return the next pair."""
         for source, target in permutations(own, 2) if len(own) == 2 else ():
             sent = [m for m in own[source] if m.kind == SEND and m.peer == self.numbers[target]]
             got = [m for m in own[target] if m.kind == RECV and m.peer == self.numbers[source]]
@@ -217,7 +217,7 @@ class _Schedule:
     def _communicate(
         self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
     ) -> dict[int, list[int]] | None:
-        """Return, per rank, the operations that must end before the communication has ended; None if it is unknown."""
+        """Return, per rank, which operations must end before the communication ends; None if it is unknown."""
         found = list(comms.values())
         kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
         if not found or None in kinds or len(sizes) < len(found):
@@ -313,7 +313,7 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Number each rank's latency edges so that overlapping edges differ; also return how many numbers a rank uses."""
+    """Number each rank's latency edges so that overlapping edges differ; also return how many numbers ranks use."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]

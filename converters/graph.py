@@ -1,4 +1,4 @@
-"""ET+ as a graph: GraphML, Graphviz dot, the JSON of networkx, or a picture."""
+"""Write ET+ as a graph: GraphML, Graphviz dot, the JSON of networkx, or a picture."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_graph(
     subtree: str | None = None,
     max_nodes: int | None = None,
 ) -> tuple[int, list[int]]:
-    """Write traces as one graph; with several ranks, ids are prefixed with the rank ("3:17").
+    """Write traces as one graph. If there are several ranks, ids start with the rank ("3:17").
 
     `subtree` is the id or name of a node; of the selected nodes, only the first `max_nodes` to start are written.
     Return the number of nodes written, and the number of selected nodes per rank. If `to` is "dot" and the name ends
@@ -197,7 +197,7 @@ Label = int | str
 
 @dataclass(frozen=True)
 class _TableRows:
-    """Selected rows of one trace, in ascending order; `prefix` precedes the node ids, None if ids are numbers."""
+    """The selected rows of a trace, ascending; `prefix` precedes the node ids, or is None if ids are numbers."""
 
     trace: Trace
     prefix: str | None

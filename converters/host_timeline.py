@@ -1,4 +1,4 @@
-"""Make sets for simulators from jobs that communicate on the host; a replay on the set's network yields the times."""
+"""Make simulator sets from jobs that communicate on the host. Times are from a replay on the set's network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .collectives import Agreement, Communication, RankComms, RankRecording, sur
 
 @dataclass(frozen=True)
 class ReplayedRank:
-    """One rank of a job after the replay on a network; times in ns.
+    """A rank of a job after the replay on a network; times are in ns.
 
     Attributes:
         trace: the trace with the replay's times since the job's start; operators of the backend have no times.
@@ -60,7 +60,7 @@ class ReplayedRank:
         return replace(comms, found=tuple(found))
 
     def waits(self, rows: IntColumn) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Map computations to the communications they wait for before they begin, and while they run."""
+        """Map computations to the communications that they wait for before they begin and while they run."""
         before, inside = list[tuple[int, int]](), list[tuple[int, int]]()
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
@@ -86,7 +86,7 @@ def _by_target(pairs: list[tuple[int, int]]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class HostTimeline:
-    """A job on a network (see `as_recorded`); `base` is the replay's error on the network of the recording."""
+    """A job on a network (see `as_recorded`); `base` is the replay's error on the network that was recorded."""
 
     ranks: dict[int, ReplayedRank]
     network: Network
@@ -184,7 +184,7 @@ _MOMENT_NS = 100_000
 
 
 def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return, for each time, whether operators fill most of the `_MOMENT_NS` after it; `work` lists operator edges."""
+    """Return True for each time if operators fill most of the next `_MOMENT_NS`; `work` lists operator edges."""
     until = done.time[done.graph.edges.target[work]]
     busy = union(until - done.lag[work], until)
     found: npt.NDArray[np.bool_] = busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2
@@ -210,7 +210,7 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
 def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
-    """Return the communications by rank, split into two parts if they slow other work, and notes.
+    """Return the communications by rank, and notes. Communications that slow other work are split into two parts.
 
     During a transfer of length T, concurrent work advances by T / `slowdown`. So the work waits for the first
     T − T / `slowdown` and runs in parallel with the remaining time. The first part is a message to the next rank of the
@@ -265,7 +265,7 @@ _ON_RINGS = frozenset({Type.ALL_REDUCE, Type.REDUCE_SCATTER, Type.ALL_GATHER})
 
 
 def _places(comms: RankComms) -> Iterator[tuple[tuple[int, int], Communication]]:
-    """Yield each communication with its group and the number of earlier collectives of that group."""
+    """Yield each communication and its place: the group, and the number of earlier collectives of the group."""
     count = Counter[int]()
     for comm in comms.found:
         yield (comm.group, count[comm.group]) if comm.kind >= 0 else (-1, -1), comm

@@ -1,4 +1,4 @@
-"""Work of nodes: self time of operators without waits, and FLOPs and bytes of GPU events."""
+"""The work of nodes: operators' self time without waits, and FLOPs and bytes of GPU events."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
 
 
 def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Return begin and end of each row's wait for the GPU (`sync` edges) in ns; (0, 0) without a wait.
+    """Return begin and end of each row's wait for the GPU (`sync` edges) in ns; (0, 0) if it does not wait.
 
     A synchronizing call waits from its start to the end of the last GPU event that it waits for. A blocking copy
-    waits during its own event; the edge leads to the next call.
+    waits inside its own event, so the edge leads to the next call.
     """
     nodes = trace.nodes
     begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
@@ -91,7 +91,7 @@ def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return each host row's self time in ns, without waits for the GPU and for collectives on the host.
+    """Return each host row's self time in ns, excluding waits for the GPU and for collectives on the host.
 
     The self time of an annotation also excludes the time that another thread spends in operators, because the
     annotation's thread waits for it.
@@ -115,7 +115,7 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
-    """Round ns to µs; each lane carries rounding errors over to its next row by `ts`, so sums are accurate to 1 µs."""
+    """Round ns to µs; rounding errors carry over to the lane's next row by `ts`, so sums are accurate to 1 µs."""
     order = np.lexsort((np.arange(len(lane)), ts, lane))
     total = np.cumsum(durations[order])
     begins = np.flatnonzero(np.diff(lane[order], prepend=lane[order][:1] - 1))

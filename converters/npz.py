@@ -1,4 +1,4 @@
-"""Conversion of ET+ to arrays in the TpuGraphs format: a single graph, or a dataset with a split."""
+"""Convert ET+ to arrays in the TpuGraphs format: a single graph, or a dataset with a split."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, flo
     """Convert a linked trace of one rank to arrays.
 
     Nodes are timed operators and GPU events, in order of start. An operator consumes results of its caller, of the
-    previous operator, and of sources of other edges. `config` contains "threads" and "batch" of the job.
+    previous operator, and of other edges' sources. `config` contains "threads" and "batch" of the job.
     """
     nodes = trace.nodes
     wrong = set(config or {}) - {"threads", "batch"}

@@ -30,7 +30,7 @@ _ET = re.compile(r"\.et(?:\.gz)?$")
 
 
 class Opened:
-    """A source of a trace, read only as far as needed; `path` is "" if the source is not a file. See `load`."""
+    """A source of a trace that is read only as far as needed; `path` is "" if it is not a file. See `load`."""
 
     def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
         self.source, self.rank, self.progress = source, rank, progress
@@ -56,7 +56,7 @@ class Opened:
 class Reader(Protocol):
     """Reads the files of one format.
 
-    A reader's module is imported if no built-in format fits a file; put slow imports into `read`.
+    If no built-in format fits a file, the reader's module is imported, so put slow imports into `read`.
 
     Example:
         >>> from etplus.trace.build import NO_RECORDS, TraceBuilder
@@ -79,7 +79,7 @@ class Reader(Protocol):
     def name(self) -> str: ...
 
     def reads(self, head: bytes, name: str) -> bool:
-        """Return whether a file has this format, judging by its path and first unpacked bytes (b"" for a folder)."""
+        """Return True if a file has this format, judging by its path and first unpacked bytes (b"" for a folder)."""
 
     def read(self, source: Opened) -> Trace:
         """Read the trace with a `TraceBuilder`; raise TraceFormatError for a broken file."""
@@ -160,13 +160,13 @@ def _others() -> dict[str, Plugin]:
 def load(source: Source, *, rank: int | None = None, progress: bool = False) -> Trace:
     """Read a trace of any format that etplus knows, gzipped or not.
 
-    The formats are ET+ (from etplus or Chakra's linker), Kineto and Perfetto (.pftrace) traces and Nsight Systems
-    exports without an ET, and Chakra (.et). A truncated Kineto trace is read up to the damage.
+    The formats are ET+ (from etplus or Chakra's linker), Chakra (.et) and, without an ET, Kineto traces, Perfetto
+    traces (.pftrace) and Nsight Systems exports. A truncated Kineto trace is read up to the damage.
 
     Args:
         source: path, "-" for standard input, bytes, binary file object, or one rank of a file (`FileRank`).
-        rank: the rank to read from a file with several ranks.
-        progress: show a bar for reading that takes over two seconds.
+        rank: the rank to read if the file contains several ranks.
+        progress: show a progress bar if reading takes over two seconds.
 
     Raises:
         TraceFormatError: the file has none of these formats, or is broken beyond recovery.

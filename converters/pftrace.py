@@ -1,4 +1,4 @@
-"""Write Perfetto traces (`.pftrace`): slices of the host, GPU render stages, flows of launches, and counters."""
+"""Write Perfetto traces (`.pftrace`): host slices, GPU render stages, launch flows, and counters."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
 
 
 class _Shape(NamedTuple):
-    """Encoded parts shared by all slices or render stages that have the same form and equal inputs."""
+    """Encoded parts that all slices or render stages of the same form and with the same inputs share."""
 
     first: bytes
     given: bytes
@@ -128,7 +128,7 @@ class _Writer:
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
     def _ends(self) -> IntColumn:
-        """Return each slice's end in file order, as (position of the row that follows the end, time in ns, track)."""
+        """Return the end of each slice in file order: (position of the row that follows the end, time in ns, track)."""
         rows = self.process.rows
         host = np.flatnonzero(self.trace.nodes.kind[rows] != GPU)
         columns = (values[rows[host]].tolist() for values in (self.trace.nodes.ts, self.process.finish, self.uuid))
@@ -169,7 +169,7 @@ class _Writer:
     def _shapes(
         self, rows: IntColumn, gpu: npt.NDArray[np.bool_], numbers: Sequence[Numbers]
     ) -> tuple[list[_Shape], list[bytes]]:
-        """Return the shape of each row, and the encoded names that each row's packet must define."""
+        """Return each row's shape, and the encoded names that the row's packet must define."""
         ops = np.flatnonzero(self.trace.nodes.kind[rows] == CPU)
         which, texts = self.trace.texts.tensor_texts(rows[ops])
         given = [found and (found.inputs, inputs_key(found.inputs)) for found in map(undecoded_arguments, texts)]
@@ -365,7 +365,7 @@ _shown = lru_cache(maxsize=1 << 14)(shown_text)
 
 @lru_cache(maxsize=1 << 14)
 def _extra_head(name: str, size: int) -> bytes:
-    """Return the bytes before the text of an argument in a render stage; `size` is the text's length in bytes."""
+    """Return the bytes that precede an argument's string in a render stage; `size` is the string's length in bytes."""
     tags = field_tags("GpuRenderStageEvent.ExtraData")
     head = delimited_field(tags["name"], _FIELDS.get(name, name).encode()) + tags["value"] + varint_bytes(size)
     return field_tags("GpuRenderStageEvent")["extra_data"] + varint_bytes(len(head) + size) + head

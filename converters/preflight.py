@@ -1,7 +1,7 @@
 """Check a set of Chakra traces for faults that make a reader or simulator fail, hang, or mislead.
 
-The check shares no code with the writers: with the same matcher (`jobs.matching`), it could not find errors of the
-matcher.
+The check shares no code with the writers: if it used the same matcher (`jobs.matching`), it could not find the
+matcher's errors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check(
         source: all files from rank 0 on, the prefix of ``<prefix>.<rank>.et``, or a single file.
         profile: problems that ASTRA-sim does not survive are errors for "astra-sim", and warnings for "chakra".
         groups: the group file; by default ``<prefix>.comm_groups.json``, if it exists.
-        limit: how many problems per kind are kept (all problems are counted).
+        limit: the number of problems per kind that are kept (all problems are counted).
         network: the network that the set is meant for, or its description for `parse_network`.
 
     Raises:
@@ -225,7 +225,7 @@ _BY_ORDER = frozenset(("collective", "uneven-collective", "comm-order", "world-t
 
 
 def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
-    """Return the files by rank, their common prefix (None without one), and whether only a single file is checked."""
+    """Return the files by rank, their common prefix or None, and True if only a single file is checked."""
     paths = [Path(source)] if isinstance(source, (str, os.PathLike)) else list(map(Path, source))
     if not paths:
         raise UsageError("nothing to check; pass a prefix or files")

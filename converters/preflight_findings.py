@@ -14,7 +14,7 @@ _MAX_TEXT = 400  # in characters; values from the trace can have any length
 
 
 class Kind(NamedTuple):
-    """Meaning of a kind of problem, and its severity under each profile (None: not reported)."""
+    """The meaning of a kind of problem, and its severity under each profile (None: it is not reported)."""
 
     chakra: Level | None
     astra_sim: Level | None
@@ -106,9 +106,9 @@ class PreflightReport:
 
     Attributes:
         collectives, messages: numbers of communication nodes.
-        by_computation, by_nothing: how many collectives a computation depends on, and how many nothing depends on.
-        counts: number of problems per kind, in the order of `KINDS`; `problems` contains the first few of each kind.
-        skipped: checks that were not possible, each with the reason.
+        by_computation, by_nothing: how many collectives have a computation that depends on them, or no dependents.
+        counts: the number of problems per kind, ordered like `KINDS`; `problems` contains the first few of each kind.
+        skipped: checks that were not possible, and the reason for each.
     """
 
     profile: Profile
@@ -174,7 +174,7 @@ class PreflightFindings:
 
     @property
     def errors(self) -> dict[str, list[Problem]]:
-        """Errors by kind; the list is empty if the kind's problems were counted but not kept."""
+        """The errors per kind; a list is empty if the kind's problems were counted but not kept."""
         return {kind: self._kept[kind] for kind in self._counts if level_of(kind, self.profile) == "error"}
 
     def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:

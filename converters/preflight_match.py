@@ -88,7 +88,7 @@ def _match_collectives(
 
 
 def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings) -> None:
-    """Compare between ranks how many simulated collectives precede each collective of all ranks."""
+    """For each collective of all ranks, check that equally many simulated collectives precede it on every rank."""
     simulated = np.isin(table.rows.op, sorted(SIMULATED_COLLECTIVES)).astype(np.int64)
     before = np.cumsum(simulated) - simulated
     turn = before - before[np.searchsorted(table.rank, table.rank)]
@@ -234,7 +234,7 @@ class _Merged:
         return ", ".join(parts[:_SHOWN_OF_A_CYCLE]) + more
 
     def check_dependencies(self, scans: Sequence[RankScan], findings: PreflightFindings) -> None:
-        """Report a deadlock that follows from the dependencies and the order within each group alone."""
+        """Report a deadlock that follows only from the dependencies and the order within each group."""
         rank, group = self.table.rank, self.table.rows.group
         rows = np.flatnonzero(self.table.rows.type == NodeType.COMM_COLL_NODE)
         rows = rows[np.argsort(group[rows], kind="stable")]  # The order is group, rank, issue.

@@ -1,4 +1,4 @@
-"""Pre-flight check of one rank's file: read its nodes into columns in one pass, then check the columns."""
+"""The pre-flight check of a rank's file: read its nodes into columns in one pass, then check the columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MANY_READY = 20_000  # In tests, ASTRA-sim crawled from about this number on.
 
 @dataclass(frozen=True)
 class RankFile:
-    """A file and its rank; `UNKNOWN_RANK` if the file name does not contain a rank."""
+    """A file and its rank, which is `UNKNOWN_RANK` if the file name does not contain a rank."""
 
     path: Path
     rank: int
@@ -63,9 +63,9 @@ class CommTable:
 
     Attributes:
         index: position of the node in the rank's `IndexGraph`.
-        op: CollectiveCommType, -1 for messages.
-        group: number of the process group, 0 for all ranks; -1 for messages.
-        peer: destination of a send, source of a receive, -1 for collectives.
+        op: a CollectiveCommType; -1 for messages.
+        group: the number of the process group; 0 for all ranks, -1 for messages.
+        peer: the destination of a send or the source of a receive; -1 for collectives.
         behind: 1 for a receive, or if it depends on the previous communication; 0 if durations decide their order.
     """
 
@@ -82,7 +82,7 @@ class CommTable:
 
 @dataclass(frozen=True)
 class RankScan:
-    """Scan of a rank's file; `flaw` is the reason why other ranks cannot be compared with it, "" if they can."""
+    """A scan of a rank's file; `flaw` is the reason why it cannot be compared with other ranks, "" if it can."""
 
     file: RankFile
     nodes: int
@@ -165,7 +165,7 @@ def _read(file: RankFile, findings: PreflightFindings, columns: ChakraNodes, kno
 
 
 def _is_gzip(path: Path) -> bool:
-    """Return whether a file's content is gzip, whatever its name; readers look only at the suffix ".gz"."""
+    """Return True if a file's content is gzip, whatever its name is; readers look only at the suffix ".gz"."""
     try:
         with path.open("rb") as file:
             return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
@@ -307,7 +307,7 @@ def _group_number(name: str | None) -> int:
 
 
 def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[str, str]]:
-    """Return each attribute with an impossible value in a communication node, and the expected value."""
+    """Return the attributes of a communication node that have impossible values, and the expected values."""
     wrong = []
     if values.get("is_cpu_op"):
         wrong.append(("is_cpu_op", "but readers do not run communication on the CPU"))

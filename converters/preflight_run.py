@@ -26,7 +26,7 @@ _HOST, _COMPUTATION, _COMMUNICATION, _NO_TURN = range(4)
 
 
 def rank_ends(scans: Sequence[RankScan], groups: Groups, network: Network) -> list[int] | None:
-    """Return when each rank ends on a network, in ns; None if some nodes never run."""
+    """Return the time in ns at which each rank ends on a network; None if some nodes never run."""
     run = _Run(scans, groups, network)
     return run.ends_ns if run.complete() else None
 

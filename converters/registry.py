@@ -53,7 +53,7 @@ def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterab
 
 
 def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
-    """Return the format of a file's longest known suffix; for Chakra traces (.et), ".json" means their JSON form."""
+    """Return the format that a file's longest known suffix selects; for .et, ".json" selects Chakra's JSON form."""
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]
     files = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]
@@ -78,7 +78,7 @@ def option_names(exporter: Exporter) -> list[str]:
 
 
 def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
-    """Build an exporter's options from names and values; text values are converted to numbers or booleans."""
+    """Build an exporter's options from names and values; strings are converted to numbers or booleans."""
     types, values = get_type_hints(exporter.options), dict[str, Any]()
     for name, value in settings.items():
         if name not in option_names(exporter):

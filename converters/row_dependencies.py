@@ -28,7 +28,7 @@ class TraceDependencies:
     """Dependencies by target: row r has the dependencies at positions first[r] to first[r + 1] − 1.
 
     Attributes:
-        order: int64, all rows in topological order (dependencies first), ties in order of start.
+        order: int64, all rows in topological order (dependencies first), then by start time.
         left_out: number of ORDER dependencies left out because they would have closed a cycle.
     """
 
@@ -39,7 +39,7 @@ class TraceDependencies:
     left_out: int
 
     def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """Return the rows' numbers of dependencies, then the sources and kinds of these dependencies."""
+        """Return the number of dependencies per row, then the sources and kinds of these dependencies."""
         first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
         at = joined_ranges(first, counts)
         return counts, self.source[at], self.kinds[at]
@@ -91,7 +91,7 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 def _issuable(
     trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """Return an order of issue, and a mask of the dependencies to keep; optional dependencies on cycles are dropped."""
+    """Return an issue order and a mask of the dependencies to keep; optional dependencies on cycles are dropped."""
     count, kept = len(by_start), np.ones(len(source), np.bool_)
     while True:
         a, b = source[kept], target[kept]
@@ -108,7 +108,7 @@ def _issuable(
 
 
 def _starts(trace: Trace) -> IntColumn:
-    """Return the start of each row in ns; a row without a time gets its caller's start, −1 if that is also unknown."""
+    """Return the start of each row in ns; a row without a time gets its caller's start, or −1 if both are unknown."""
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))
@@ -137,7 +137,7 @@ def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) 
 
 @dataclass(frozen=True)
 class Coupling:
-    """Numbers of collectives on one or several ranks, by their dependents.
+    """How many collectives there are on one or several ranks, and how many have dependents.
 
     Example:
         >>> print(Coupling(21, 19, 2) + Coupling(21, 21, 0))
@@ -160,7 +160,7 @@ class Coupling:
 
     @property
     def few(self) -> bool:
-        """True if computation waits for under half of the collectives: another network then changes little."""
+        """True if computation waits for less than half of the collectives, so that another network changes little."""
         return self.by_computation < 0.5 * self.collectives
 
     def notes(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The traces of a conversion by rank, each read on demand."""
+"""The traces of a conversion by rank; each trace is read on demand."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def source(self) -> Source:
-        """The only source, as given and without reading it."""
+        """The only source in the form in which it was given; it is not read."""
         if len(self._sources) == 1 and self.wanted is None:
             return self._sources[0]
         (rank,) = self
@@ -98,7 +98,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def whole_files(self) -> list[str] | None:
-        """Names of all inputs if they are whole files with unchanged clocks, else None."""
+        """The names of all inputs if they are whole files whose clocks are unchanged, else None."""
         chosen = (self._part, self._ranks_wanted, self._choose, self._job)
         if any(value not in (None, {}) for value in chosen):
             return None
@@ -156,7 +156,7 @@ def known_rank(source: Source) -> int | None:
 
 
 def rank_of(trace: Trace, source: Source, position: int) -> int:
-    """Return the rank of a trace: as recorded, else from its container, else from its name, else its position."""
+    """Return a trace's recorded rank, else the rank of its container or its name, else its position."""
     if trace.rank is not None:
         return trace.rank
     if isinstance(source, FileRank) and not source.alone:

@@ -68,7 +68,7 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """Encode a number after `head`, where `present`; if `length_at` is not 0, the byte there gets the rest's length."""
+    """Encode numbers after `head` for messages in `present`. If `length_at` is set, its byte is the rest's length."""
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)

@@ -62,7 +62,7 @@ class EventAccount:
         return _listed(Counter(self.not_used) + Counter(self.dropped))
 
     def warning(self, already_reported: int) -> str:
-        """Return a sentence about dropped events, or "" if there are none; `already_reported` of them are known."""
+        """Return a sentence about dropped events (or ""); another warning covers `already_reported` of them."""
         dropped = +(Counter(self.dropped) - Counter({_UNREADABLE: already_reported}))
         if not dropped:
             return ""

@@ -122,7 +122,7 @@ class Range(NamedTuple):
 
 
 def read_range(text: str) -> Range:
-    """Parse a range; with an op_id, a sequence number or operator name means an operator, else `record_function`."""
+    """Parse a range. Of ranges with an op_id, those with a sequence number or an operator's name are operators."""
     found = _EMITTED.search(text)
     if found is None:
         module = _MODULE.match(text)

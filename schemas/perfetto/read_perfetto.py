@@ -220,7 +220,7 @@ class _PacketReader:
         return {number: of.pop() for number, of in found.items() if len(of) == 1} if several else {}
 
     def _ranks(self) -> list[int]:
-        """Return the process ids that are ranks: in etplus's files of several ranks, process names contain the rank."""
+        """Return the process ids that are ranks; if an etplus file has several ranks, process names contain ranks."""
         named = [track.process for track in self.tracks.values() if track.HasField("process")]
         ranks = [process.pid for process in named if process.process_name == f"rank {process.pid}"]
         return ranks if len(ranks) == len(named) > 1 else []

@@ -22,7 +22,7 @@ class Folder(Protocol):
     @property
     def root(self) -> str: ...
     def files(self) -> list[str]:
-        """Return all files in the folder and below, sorted. Raise MissingFileError or UsageError without a folder."""
+        """Return all files in the folder and below, sorted. Raise MissingFileError or UsageError if it is missing."""
 
     def open(self, name: str) -> BinaryIO: ...
     def fetch(self, name: str, scratch: Path) -> Path:
