@@ -192,8 +192,8 @@ def _wait(wait: Wait) -> str:
     total = sum(ns for _, ns in wait.waits_ns)
     most_rank, most = max(wait.waits_ns, key=lambda pair: (pair[1], -pair[0]))
     return (
-        f"{_place(wait)}: rank {wait.last} came last, "
-        f"the others waited {total / 1e6:,.3f} ms together, rank {most_rank} {most / 1e6:,.3f} ms"
+        f"{_place(wait)}: rank {wait.last} arrived last; "
+        f"the others waited {total / 1e6:,.3f} ms in total, rank {most_rank} {most / 1e6:,.3f} ms"
     )
 
 

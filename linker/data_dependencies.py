@@ -21,8 +21,8 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
-# These calls neither access elements nor allocate storage, whatever their schema says. They are over half of all calls:
-# views, queries of tensor properties, and the records that autograd and DDP put around the calls that do the work.
+# These calls (over half of all calls) neither access elements nor allocate storage, whatever their schema says.
+# They are views, queries of tensor properties, and records that autograd and DDP put around the calls that do work.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
     r"torch(?:::|\.)distributed(?:::|\.)(?:ddp\.)?reducer::\w+|"

@@ -30,12 +30,12 @@ _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 class Dependencies(NamedTuple):
     edges: IntColumn  # source place, target place (see `Join`) and index into EDGE_KINDS; shape (m, 3), no duplicates
-    # Per ET node: the place of the operator on another thread that the node waits for
+    # For each ET node, the place of the operator on another thread that the node waits for
     inter_thread_dep: dict[int, int]
-    sync_dep: dict[int, list[int]]  # per ET node: places of the GPU nodes that must end before the node starts
+    sync_dep: dict[int, list[int]]  # for each ET node, the places of the GPU nodes that must end before it starts
     inferred: list[tuple[int, int]]  # edges that are not recorded but inferred from calls, tensors or times
     contradicted: dict[str, int]  # number of dropped edges of each kind: the measured order contradicts them
-    # Number of synchronization records with an unknown stream or event, plus CUDA graph arrows with unknown nodes
+    # Number of synchronization records whose stream or event is unknown, and of CUDA graph arrows to unknown nodes
     unresolved: int
     clock_skew_ns: int  # `sync` edges may contradict the measured order by up to this many ns; see `Waits`
 

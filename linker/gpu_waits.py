@@ -34,7 +34,7 @@ from .join import Join
 
 # A kernel that starts this much later than its launch and stream allow must have waited for something.
 _LATE_NS = 5_000
-# Maximum time between the end of the event that a late kernel waited for and the start of the kernel.
+# A late kernel starts at most this long after the end of the event that it waited for.
 _JUST_ENDED_NS = 30_000
 # Assumed time from the launch call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000

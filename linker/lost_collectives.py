@@ -38,7 +38,7 @@ _TYPE = re.compile(r"Tensor\([^)]*\)")
 # Matches the tensor and storage ids, the first two elements of a tensor.
 _PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
 
-# A tensor's value, shape and type.
+# Describes a tensor: its value, shape and type.
 _Tensor = tuple[Any, Any, str]
 
 

@@ -20,7 +20,7 @@ from .match.result import Match
 DEFAULT_ANNOTATION = DATA_LOADER
 _MAX_NAMES = 8
 _LONGEST_NAME = 60
-# Minimum share of the linked calls in a covered iteration; iterations with fewer only touch the edge of the window.
+# A covered iteration has at least this share of the linked calls. Others only touch the edge of the window.
 _STRAY = 0.05
 
 

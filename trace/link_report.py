@@ -118,7 +118,7 @@ class LinkReport(Record):
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.dependencies["edges"].items())
         lines.append(("edges", kinds or "none"))
         contradicted = self.dependencies["contradicted"].items()
-        lines += [("", f"{n:,} left out: {kind} against the measured order") for kind, n in contradicted]
+        lines += [("", f"{n:,} left out: {kind} edges that contradict the measured order") for kind, n in contradicted]
         if skew := self.dependencies.get("clock_skew_ns"):
             lines.append(("", f"the clocks of host and device differ by {skew / 1000:.1f} µs or more"))
         for title, sentences in (

@@ -29,9 +29,9 @@ class Nodes(Record):
     parent_row: Positions[Row, Row] = field(
         metadata=_row(np.int64, -1, "row of the caller; none if the file lacks the caller or the node calls itself")
     )
-    name: ColumnOf[Row, np.int32] = field(metadata=_row(np.int32, None, "code into `names`"))
+    name: ColumnOf[Row, np.int32] = field(metadata=_row(np.int32, None, "index into `names`"))
     category: ColumnOf[Row, np.int32] = field(
-        metadata=_row(np.int32, 0, 'code into `categories`; rows that are not GPU events have the category ""')
+        metadata=_row(np.int32, 0, 'index into `categories`; rows that are not GPU events have the category ""')
     )
     ts: ColumnOf[Row, np.int64] = field(
         metadata=_row(np.int64, -1, "start; none for unlinked nodes and impossible times", "ns")
@@ -40,7 +40,7 @@ class Nodes(Record):
     exclusive: ColumnOf[Row, np.int64] = field(
         metadata=_row(np.int64, 0, "the part of `dur` outside nested calls on the same thread", "ns")
     )
-    rf_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "number of the call in the ET"))
+    rf_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "number that the ET gives the call"))
     fw_parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "id of the forward operator in the ET"))
     seq_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "sequence number in the ET"))
     scope: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "at::RecordScope in the ET"))
@@ -56,7 +56,7 @@ class Nodes(Record):
     link: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, UNVERIFIED or CERTAIN, for ET nodes"))
     stream: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "stream of a GPU event"))
     device: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "device of a GPU event"))
-    correlation: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event or runtime call"))
+    correlation: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "id shared by a launch and its events"))
     kineto_event: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "index in Kineto's `traceEvents`"))
     inter_thread_dep: ColumnOf[Row, np.int64] = field(
         metadata=_row(np.int64, -1, "id of the operator on a different thread that the call waits for")

@@ -161,7 +161,7 @@ class UnattachedEvents(Record):
     dur: IntColumn  # duration in ns, not negative; 0 for an event without a time
     device: IntColumn  # device number, −1 for none
     stream: IntColumn  # stream number, −1 for none
-    correlation: IntColumn  # −1 for none
+    correlation: IntColumn  # correlation id, −1 for none
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
     args: list[bytes]  # Kineto's arguments as JSON
 

@@ -85,8 +85,8 @@ def test_every_line() -> None:
         "late       rank     last in    the others waited ms    waited itself ms",
         "              1       37/40                   5.500               0.000",
         "              0        3/40                   1.000               2.000",
-        "waits   group 'tp', position 3: ALL_REDUCE of 64 bytes: rank 1 came last, the",
-        "        others waited 4.000 ms together, rank 2 3.000 ms",
+        "waits   group 'tp', position 3: ALL_REDUCE of 64 bytes: rank 1 arrived last;",
+        "        the others waited 4.000 ms in total, rank 2 3.000 ms",
         "warning rank 0: one is cut",
         "note    a note",
     ]

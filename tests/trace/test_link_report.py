@@ -34,7 +34,7 @@ def test_text() -> None:
         "linked  900 of 1,200 ET ops (75.00%) by rf_id", "        850 certain, 50 unverified",
         "        300 unlinked: not recorded", "GPU     kernel: 1,500 of 2,000 attached", "        500 not: no launcher",
         "GPU     gpu_memcpy: 1 of 1 attached", "        25.00% of GPU time attached", "edges   2,000 launch, 3 sync",
-        "        1 left out: sync against the measured order",
+        "        1 left out: sync edges that contradict the measured order",
         "        the clocks of host and device differ by 8.1 µs or more", "run     says run", "run     says rank",
         "window  the ET starts later", "tried   names: 3", "warning odd",
     ]  # fmt: skip
