@@ -76,7 +76,7 @@ def equal_operators(graph: ReplayGraph) -> list[EqualWork]:
 
 
 def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
-    """Yield name and shapes, self time, and time during transfers of each operator with known shapes."""
+    """For each operator whose shapes are known, yield name and shapes, self time, and time during transfers."""
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
@@ -92,7 +92,7 @@ def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
 
 
 def plain_work(graph: ReplayGraph) -> dict[int, float]:
-    """Return the duration of host work without transfers, as a share of its measured duration, by edge."""
+    """For each edge of host work, return its duration if no transfers ran, as a share of its measured duration."""
     assert graph.shared is not None
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0))

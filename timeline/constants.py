@@ -53,7 +53,7 @@ class Constants:
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
-    """Fit the constants to the GPU events of one rank (`counted` rows). They are 0 without GPU events or start times.
+    """Fit the constants to the GPU events of one rank (`counted` rows). If there are none, constants are 0.
 
     The launch latency is the median over events on idle streams. A stream's first event is used only if there are no
     other events, because it includes module loading. The gap is the median over events launched while their predecessor

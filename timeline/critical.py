@@ -206,7 +206,7 @@ class CriticalChain:
 
 
 def unchanged_replay(trace: Trace) -> Replay | None:
-    """Replay a trace without changes (and a selection without its enclosing calls); None if no row has a time."""
+    """Replay an unchanged trace, or a selection without its enclosing calls. Return None if no row has a time."""
     try:
         graph = build_graph(without_enclosing(trace))
     except ConvertError:

@@ -124,7 +124,7 @@ def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) ->
 
 
 def pauses_during_transfers(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Return a mask of long pauses that are modeled as host work but mostly covered by transfers, so may be waits."""
+    """Return a mask of long pauses that are modeled as host work but may be waits, as transfers mostly cover them."""
     edges = graph.edges
     long = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.lag > _LATE_END_NS))
     if graph.shared is None or not len(long):
@@ -221,7 +221,7 @@ def _shared(
 
 
 def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> int:
-    """Return the number of threads for a group's collectives: the peak in parallel, or the usual number if higher."""
+    """Return how many threads a group has: as many as collectives ran in parallel, but at least the usual number."""
     most = int(max((np.count_nonzero((begin <= ns) & (end > ns)) for ns in begin.tolist()), default=1))
     held = asked[1:] + _LATE_END_NS < end[:-1]
     if most == 1 and held.any() and np.all(begin[1:][held] >= end[:-1][held]):

@@ -161,7 +161,7 @@ def _join(
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
-    """Match the communications of ranks as in linking a job, and compare the ranks' clocks."""
+    """Match the communications of ranks as job linking does, and compare the ranks' clocks."""
     index = {rank: k for k, rank in enumerate(ranks_of(traces))}
     comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)

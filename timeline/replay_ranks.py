@@ -171,7 +171,7 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
 
 
 def _spread(graph: ReplayGraph) -> tuple[float, str]:
-    """Return by which share host work differs from run to run, and the reason."""
+    """Return the share by which host work differs from run to run, and the reason."""
     if np.any(graph.column("kind") == GPU):
         return _DEVICE_WORK, "as between runs"
     low, high = unevenness(graph)

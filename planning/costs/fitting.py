@@ -136,7 +136,7 @@ def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntC
 
 
 def measured_ns(trace: Trace, chosen: Chosen) -> int:
-    """Return the total time of the chosen iterations in ns. For a whole trace, from the first start to the last end."""
+    """Return the total time of the chosen iterations in ns. A whole trace is from its first start to its last end."""
     if chosen.split is not None:
         return int(chosen.split.times(trace.nodes.ts, trace.nodes.end)[chosen.index].sum())
     rows = np.flatnonzero(trace.nodes.timed & (chosen.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))

@@ -85,7 +85,7 @@ def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
 def _intervals(
     held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
 ) -> PredictionIntervals:
-    """Return intervals by model, from held-out traces if a matching event was measured, else from held-out jobs."""
+    """Return each model's intervals, from held-out traces if a matching event was measured, else from held-out jobs."""
     if equal is held:
         return fit_intervals(*_log_ratios(held, order, None, jobs))
     by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
@@ -96,7 +96,7 @@ def _intervals(
 def _log_ratios(
     held: Sequence[HeldOutEvents], order: Order, measured: bool | None, jobs: Sequence[int] | None
 ) -> tuple[list[tuple[str, ...]], list[float], list[int]]:
-    """Return group, log(measured/predicted) and job of the held-out events.
+    """Return the group, log(measured/predicted) and job of each held-out event.
 
     `measured` selects events that have (True) or lack (False) a matching event in the fitted traces; None selects all.
     """
@@ -183,7 +183,7 @@ def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
 def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
     """Return the candidate with the smallest held-out errors, and the errors of every candidate.
 
-    The built-in order wins unless another candidate's errors (log factors plus log errors of the total) are 10% less.
+    The built-in order wins unless another candidate's sum of log errors (typical and total) is at least 10% smaller.
     """
     errors = {
         order: tuple(errors_of(part, order) for part in held)

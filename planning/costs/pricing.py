@@ -236,8 +236,8 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
 def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
     """Return the 80% interval of an end-to-end time, in ns.
 
-    `low` and `high` are the time with both ends of the interval of GPU times, `half` is the half width in log time for
-    all other uncertainty.
+    `low` and `high` are the end-to-end times at both ends of the interval of the GPU times. `half` is the half width in
+    log time that all other uncertainty causes.
     """
     if not predicted:
         return 0, 0

@@ -249,7 +249,7 @@ class RankJob:
     def untraced(self) -> UntracedAnswer | None:
         """Return the step time without a profiler, and both ends of its interval.
 
-        None if the recording overhead is unknown, or if only some iterations are predicted.
+        Return None if the recording overhead is unknown, or if only some iterations are predicted.
         """
         if self.split is not None:
             return None
@@ -280,7 +280,7 @@ class RankJob:
         return round(self.total(wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
 
     def from_model(self) -> float:
-        """Return the share of the predicted critical path with times from the model."""
+        """Return the share of the predicted critical path whose times come from the model."""
         edges, how = self.graph.edges, self.priced.how
         path = replay(self.graph.with_latencies(self.priced.lag), self.constants)
         edge = binding_edges(path)

@@ -53,7 +53,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def unlaunched(self) -> Task:
-        """Copy without launch sizes, which the library derives from the shapes."""
+        """A copy that has no launch sizes, because the library derives them from the shapes."""
         return msgspec.structs.replace(self, blocks=0, block_threads=0)
 
     @property

@@ -171,7 +171,7 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
 
 
 class Law(msgspec.Struct, frozen=True):
-    """Learned weights, for events with known work or with unknown work."""
+    """Learned weights for one kind of events: known FLOPs or bytes, only a known grid, or only a known name."""
 
     weights: dict[str, dict[str, float]]  # maps terms to labels to learned weights; missing labels have weight 0
     kernels: dict[str, float]  # maps kernel names to log(measured / otherwise predicted)
@@ -240,7 +240,7 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilization:
     """Fit the three laws on GPU events with positive times.
 
-    To use more events, each law is also fitted on events with more known quantities, ignoring these quantities.
+    Each law is also fitted on events of which more is known, but ignores what its own events lack.
     """
     log_ns = np.log([max(event.ns, 1.0) for event in measured])
     sized = [event.task for event in measured]

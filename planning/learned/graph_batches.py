@@ -145,7 +145,7 @@ def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[I
 
 
 def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
-    """Return the layer over edges of shape (m, 2), [consumer, producer], and the row of each node after the layer.
+    """Return the layer for `edges` of shape (m, 2), [consumer, producer], and the row of each node after the layer.
 
     The method is color refinement (Weisfeiler and Leman, 1968): nodes of a class stay together only if the multisets of
     their neighbors' classes are equal. The multisets are compared by sums of 64-bit hashes.

@@ -169,7 +169,7 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 class GraphNet(nn.Module):
-    """Predicts the log times of nodes, and of graphs: the sum over the nodes, times a learned correction.
+    """Predicts the log times of nodes and graphs. A graph takes the sum of its nodes' times a learned correction.
 
     `hidden` is the width of a node's state.
     """

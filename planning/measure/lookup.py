@@ -17,7 +17,7 @@ _FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 
 def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
-    """Return the self time of each executed operator in ns, by row, including the recording overhead."""
+    """Map rows of executed operators to their self times in ns, which include the recording overhead."""
     if measured is None:
         return {}
     known = dict[str, float | None]()

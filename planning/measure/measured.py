@@ -67,7 +67,7 @@ class NotExecuted(msgspec.Struct, frozen=True):
 class Recorder(NamedTuple):
     """Fitted relation of recorded to executed self times: a slowdown, and overhead in ns per call, callee and tensor.
 
-    The slowdown occurs because an operator's data in a program are not in the caches, and because machines differ.
+    Operators are slower in a program, because their data are not in the caches, and because machines differ.
     """
 
     slowdown: float

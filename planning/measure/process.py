@@ -52,7 +52,7 @@ def check_device(device: str) -> str:
 class WorkerProcess:
     """A worker process, started by the first request, and started again if it was killed.
 
-    `device` is "cpu" or "cuda:N"; 0 `threads` are torch's default; `timeout_s` limits each request.
+    `device` is "cpu" or "cuda:N"; 0 `threads` means torch's default; `timeout_s` limits each request.
     """
 
     def __init__(

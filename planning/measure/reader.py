@@ -31,7 +31,7 @@ class _UncallableError(Exception):
 def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str]]:
     """Yield each operator of a trace in start order, with its call, or with the reason why it cannot be called again.
 
-    Names with neither namespace nor schema (from the autograd engine or Python) are skipped. In a trace with new shapes
+    Calls that have neither namespace nor schema (autograd engine, Python) are skipped. In a trace with new shapes
     (`reshaped`), the calls have these shapes, with matching strides and sizes.
     """
     ops = np.flatnonzero(trace.calls.kind == OP)

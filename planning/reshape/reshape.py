@@ -1,7 +1,7 @@
 """Derive the operator shapes of a linked trace at different input sizes.
 
 Example: `batch=64` for a recording with 32 samples. `SizeEvidence.find` decides which extents of 32 are the batch size,
-`Extents.solve` propagates 64 through all operators, and `reshaped` writes the new shapes. Operators with shapes that
+`Extents.solve` propagates 64 through all operators, and `reshaped` writes the new shapes. Operators whose shapes
 cannot be derived are listed.
 """
 
@@ -31,7 +31,7 @@ from .shapes.terms import Shape
 
 @dataclass(frozen=True)
 class Underived:
-    """Calls of an operator with dimensions that cannot be derived. They keep their size or are scaled in proportion."""
+    """Calls of an operator whose dimensions cannot be derived. These keep their sizes or are scaled in proportion."""
 
     op: str
     count: int

@@ -30,8 +30,8 @@ class ExpertRegions:
     """Changes to a rank's program under expert parallelism.
 
     Each rank has `count / ep` experts. It sends its token counts and tokens to the other ranks, and sorts the received
-    tokens by expert. Results and gradients return the same way (S. Rajbhandari et al., "DeepSpeed-MoE", 2022; without
-    padding as in T. Gale et al., "MegaBlocks", 2022). All ranks are assumed to have the same routing.
+    tokens by expert. Results and gradients return the same way (S. Rajbhandari et al., "DeepSpeed-MoE", 2022). There is
+    no padding (T. Gale et al., "MegaBlocks", 2022). All ranks are assumed to have the same routing.
     """
 
     def __init__(self, model: Model, layout: Layout, changed: Mapping[int, int]) -> None:

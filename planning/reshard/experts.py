@@ -292,7 +292,7 @@ class _ExpertSpan:
         return at if at >= 0 and self.taken[at] == left else -1
 
     def _middle(self, layer: ExpertLayer) -> dict[int, bool]:
-        """Return the other calls between experts; True for calls that use, or only serve, expert results."""
+        """Map the other calls between experts to True if they use, or only serve, expert results."""
         own, made = set(layer.calls()), {expert.left for expert in layer.experts}
         found = dict[int, bool]()
         for at in range(min(own), layer.end):

@@ -253,7 +253,7 @@ def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int
 
 
 def _part(comm: CommOp, side: int, place: int) -> int:
-    """Return the rows sent to (side 0) or received from (side 1) a member; with equal parts, all elements instead."""
+    """Return the rows sent to (side 0) or received from (side 1) a member. If parts are equal, return all elements."""
     return comm.splits[side][place] if comm.splits[side] else comm.elements
 
 

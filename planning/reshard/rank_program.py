@@ -357,7 +357,7 @@ def _optimizer(rank: _Rank) -> Iterator[Item]:
 
 
 def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
-    """Make the first gradient sum out of place: autograd cannot add in place while the schedule holds the gradient."""
+    """Add the first gradients out of place: autograd cannot add in place while the schedule holds the gradient."""
     calls = [call for call in backward if isinstance(call, Call)]
     first = next((values[0] for call in walked(calls) if (values := call.tensor_ids("inputs"))), -1)
     for call in backward:

@@ -45,7 +45,7 @@ class ResizedCalls:
         return found
 
     def tensors(self, item: RecordedOp, call: Call) -> NodeTensors:
-        """Return inputs and outputs of a call, JSON-ready. With unknown sizes, strides and numbers are as recorded."""
+        """Return a call's inputs and outputs, JSON-ready. If sizes are unknown, strides and numbers do not change."""
         key = call, id(item.changed), item.microbatch
         known = self._tensors.get(key) if item.shard is None else None
         if known is None:

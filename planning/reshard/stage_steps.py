@@ -94,7 +94,7 @@ def read_stage(
 
 
 def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
-    """Count the times at which messages are sent. Consecutive messages without a call between them count once."""
+    """Count how often messages are sent. Consecutive messages that have no call between them count once."""
     starts = np.array([call.ts for call in calls], np.int64)
     return len(distinct(np.searchsorted(starts, [message.ts for message in messages])))
 

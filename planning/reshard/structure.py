@@ -65,8 +65,8 @@ def read_model(
 ) -> Model:
     """Detect the structure of a recorded training step, or of an inference step, which has only forward passes.
 
-    Without a `layout`, the recorded job is data-parallel over all ranks. A unit must start at each row in `begins`,
-    which are the first rows of a recorded pipeline's stages.
+    If `layout` is None, the recorded job is assumed to be data-parallel over all ranks. `begins` are the first rows of
+    a recorded pipeline's stages; a unit must start at each of these rows.
     """
     recorded = _read_step(trace, step, layout)
     shapes, passes, gathered = recorded.shapes, recorded.passes, recorded.gathered
@@ -143,7 +143,7 @@ def _find_weights(recorded: _Recorded) -> Weights:
 def _first_pass(
     trace: Trace, recorded: _Recorded, weights: Weights, begins: Sequence[int]
 ) -> tuple[list[Unit], list[Call], list[Wrap], list[Wrap], bool]:
-    """Return the first pass's units and loss, recorded FSDP units, FSDP units from blocks, and if blocks are unsure."""
+    """Return the first pass's units and loss, its recorded FSDP units, its repeated blocks, and if they are unsure."""
     forward, shapes = recorded.passes[0][0], recorded.shapes
     sizes = {parameter.number: prod(shapes.extents.sizes(parameter.shape)) for parameter in weights.every}
     alive = alive_after(trace, forward, weights)

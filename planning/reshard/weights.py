@@ -186,7 +186,7 @@ def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Para
 
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
-    """Return external tensors of forward by storage: the largest tensor, then tensors with other elements."""
+    """Map storages to external tensors of forward: the largest tensor first, then tensors of other elements."""
     found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # maps storages to offsets to (elements, tensor)
     made, views = set[int](), set[int]()
 

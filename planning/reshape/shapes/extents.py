@@ -258,7 +258,7 @@ class _Solver:
         return self.known.get(root, self._value[root]) != self._value[root]
 
     def keep(self, extents: Iterable[int]) -> None:
-        """Set the new values of extents without a derived value to their old values; for a product, set its factors."""
+        """Let extents that have no derived value keep their old value; if an extent is a product, keep its factors."""
         for root in self._extents.leaves(extents):
             if root not in self.dead:
                 self.known.setdefault(root, self._value[root])

@@ -62,7 +62,7 @@ class SizeEvidence:
         ]
 
     def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return the sequence length, and extents by priority: first those mixed by attention or recurrent layers."""
+        """Return the sequence length, and candidates: extents mixed by attention or recurrent layers come first."""
         mixed = [claim for claim in self.claims if claim.mixed and claim.votes]
         if recorded_size is None:
             recorded_size = self._likeliest("seq", _votes(mixed))
