@@ -107,9 +107,9 @@ _NO_COMM = Comm()
 class CommunicationRow(WithMean, Row):
     """Communication kernels with the same operation, group and size. A rank that arrives early waits in its kernel."""
 
-    collective: str = column("name", "Collective, empty if neither the trace nor the kernel name shows it.")
-    dtype: str = column("name", "Dtype, empty if not recorded.")
-    group: str = column("name", "Name and description of the process group, empty if not recorded.")
+    collective: str = column("name", "Collective; empty if neither the trace nor the kernel name shows it.")
+    dtype: str = column("name", "Dtype; empty if not recorded.")
+    group: str = column("name", "Name and description of the process group; empty if not recorded.")
     group_size: int | None = column("count", "Number of ranks in the process group.", "ranks")
     bytes: int | None = column("bytes", "Size of one message: the larger of input and output.", "bytes")
     count: int = column("count", "Number of communication kernels.")

@@ -28,17 +28,17 @@ _SPANS = "busy: share of the duration of the trace; of GPU: share of the GPU spa
 class BreakdownRow(WithMean, Row):
     """GPU events that differ only in time."""
 
-    device: int = column("number", "Device number, −1 if not recorded.")
-    stream: int = column("number", "Stream number, −1 if not recorded.")
+    device: int = column("number", "Device number; −1 if not recorded.")
+    stream: int = column("number", "Stream number; −1 if not recorded.")
     modules: tuple[str, ...] = inferred("name", _MODULES, joined=" / ")
-    op: str = column("name", "Topmost operator that launched the events, empty if unknown.", "operator")
-    shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded.")
+    op: str = column("name", "Topmost operator that launched the events; empty if unknown.", "operator")
+    shapes: str = column("name", "Shapes of the operator's inputs; empty if not recorded.")
     kernel: str = column("name", "Name of the GPU events.")
     category: str = column("name", "Kineto category: kernel, gpu_memcpy or gpu_memset.")
     count: int = column("count", "Number of GPU events.")
     total_ns: int = column("ns", "Sum of the durations of the GPU events.")
     share: float = column("share", "Share of the summed durations of all GPU events.")
-    reason: str = column("text", "Reason the launching operator is unknown, empty if it is known.", default="")
+    reason: str = column("text", "Reason why the launching operator is unknown; empty if it is known.", default="")
     repeated: bool = inferred("yes/no", "True if launched before the trace; its operator is inferred.", default=False)
 
     @property

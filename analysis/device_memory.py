@@ -92,7 +92,7 @@ class MemoryPoint(Row):
     device: str = column("name", "Device, such as cuda:0.")
     ts_ns: int = column("ns", "Time of the change on the clock of the trace.", "time")
     allocated: int = column("bytes", "Bytes allocated.")
-    reserved: int | None = column("bytes", "Bytes reserved by the allocator, null if not recorded.")
+    reserved: int | None = column("bytes", "Bytes reserved by the allocator; null if not recorded.")
 
 
 class DeviceMemory(Row):

@@ -114,7 +114,7 @@ class EventFrame(_Frame):
     launch_ns = series("ns", "Start of the launching call or operator.", lambda f: f.launched)
     launch_call = series("name", "Runtime call that launched the event.", lambda f: f.named(f.trace.runtime, f.runtime))
     launch_call_ns = series("ns", "Duration of the launching runtime call.", lambda f: f.launch_durations)
-    delay_ns = series("ns", "Delay from launch call end to event start; at least 0.", lambda f: f.delay)
+    delay_ns = series("ns", "Time from the end of the launch call to the event's start; at least 0.", lambda f: f.delay)
     queue = series("count", _QUEUE, lambda f: f.queued)
     correlation = series("number", "Correlation ID that Kineto gave the launch.", lambda f: f.correlations)
     op_name = series("name", "Launching operator, empty if unknown.", lambda f: f.named(f.trace.calls, f.call))

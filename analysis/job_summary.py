@@ -44,7 +44,7 @@ class RankNumbers(Row):
     device_events: int = column("count", "Number of kernels, copies and memsets.")
     busy_ns: int | None = column("ns", "Time during which at least one GPU event runs, summed over all devices.")
     compute_ns: int = column("ns", "Time during which a compute kernel runs.", "computing")
-    communication_ns: int = column("ns", "Communication time (CPU time without a GPU).", "communicating")
+    communication_ns: int = column("ns", "Communication time (on the CPU if there is no GPU).", "communicating")
     exposed_ns: int | None = column("ns", "Communication time during which no compute kernel runs.")
     idle_ns: int | None = column("ns", "Idle time, summed over all devices.")
     host_ns: int = column("ns", "CPU time of the topmost operators.")
@@ -93,7 +93,7 @@ class JobKernel(_SharedWork):
 
 
 class JobOperator(_SharedWork):
-    title = "operators of all ranks: total CPU time, and minimum, median and maximum total per rank, ms"
+    title = "operators of all ranks: total CPU time, then minimum, median and maximum of the totals per rank, ms"
 
 
 @dataclass(frozen=True)
@@ -246,10 +246,10 @@ class JobCollective(Row):
     """One collective that all ranks of its group recorded, with times on a common clock."""
 
     collective: str = column("name", "Name of the collective.")
-    group: str = column("name", "Process group, empty if it contains all ranks.")
+    group: str = column("name", "Process group; empty if it contains all ranks.")
     position: int = column("number", "Position among the collectives of the process group.")
     ranks: int = column("count", "Number of ranks in the process group.")
-    bytes: int = column("bytes", "Message size on the lowest-numbered rank, −1 if unknown.", "bytes")
+    bytes: int = column("bytes", "Message size on the lowest-numbered rank; −1 if unknown.", "bytes")
     start_ns: int = inferred("ns", "Wall-clock time at which the last rank arrived.")
     duration_ns: int = inferred("ns", "Time from the arrival of the last rank to the end on this rank.", "took")
     last_rank: int = inferred("number", "Rank that arrived last.", "last rank")

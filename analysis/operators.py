@@ -23,7 +23,7 @@ class OperatorRow(WithMean, Row):
     """
 
     op: str = column("name", "Name of the operator.", "operator")
-    shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded or not requested.")
+    shapes: str = column("name", "Shapes of the operator's inputs; empty if not recorded or not requested.")
     count: int = column("count", "Number of calls.", "calls")
     self_ns: int = column("ns", "CPU time, excluding callees.", "host self")
     total_ns: int = column("ns", "CPU time, including callees; recursive calls count only once.", "host")

@@ -56,7 +56,7 @@ _NO_SHAPES = "the trace has no shapes (record_shapes was off), so FLOPs and byte
 
 class HostOp(WithMean, Row):
     op: str = column("name", "Name of the operator.", "operator")
-    shapes: str = column("name", "Shapes of the operator's inputs, empty if not recorded or not requested.")
+    shapes: str = column("name", "Shapes of the operator's inputs; empty if not recorded or not requested.")
     count: int = column("count", "Number of calls.", "calls")
     total_ns: int = column("ns", "CPU time, including callees.", "host")
 

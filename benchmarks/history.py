@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--package", type=Path, metavar="FOLDER", help="measure the version in FOLDER/etplus")
     parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
     parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")
-    parser.add_argument("--times", type=int, default=MORE, help=f"repetitions of the pair (default: {MORE})")
+    parser.add_argument("--times", type=int, default=MORE, help=f"number of repetitions of the pair (default: {MORE})")
     parser.add_argument(
         "--history", type=Path, default=HISTORY, help="file that stores the ratios (default: next to this script)"
     )

@@ -394,7 +394,7 @@ def counts_of(case: LinkerCase) -> dict[str, float]:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Score a linker's output against pairs with known links.")
+    parser = argparse.ArgumentParser(description="Score a linker's output against pairs whose links are known.")
     parser.add_argument("files", nargs="*", metavar="OUTPUT", help="ET+ or .et file that a linker wrote for a case")
     parser.add_argument("--case", metavar="NAME", help="the outputs' test case (default: taken from the file names)")
     parser.add_argument("--pairs", metavar="FOLDER", help="write the pairs of all cases and their index to FOLDER")

@@ -55,7 +55,7 @@ def recorded(trace: Trace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces, linked with the ET next to them, if any")
+    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; linked with the ET next to them if any")
     print("{:32} {:>9} {:>11} {:>9} {:>9} {:>8} {:>8}  {}".format(*HEADS))
     for path in parser.parse_args().kineto:
         et = path.with_name(path.name.replace(".kineto.", ".et."))

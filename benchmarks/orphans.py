@@ -135,7 +135,7 @@ def without_counterparts(trace: Trace) -> Trace:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces, linked with the ET next to them, if any")
+    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; linked with the ET next to them if any")
     parser.add_argument(
         "--share", type=float, default=HIDDEN, help="share of the recording in which launches are hidden"
     )

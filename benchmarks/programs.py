@@ -351,7 +351,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=7, help="number of recorded steps, after three warm-up steps")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tries", type=int, default=1, help="number of recordings; only the shortest is kept")
-    parser.add_argument("--only", default="", help="record only programs with this text in their names")
+    parser.add_argument("--only", default="", help="record only programs whose names contain this text")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)

@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("recordings", type=Path)
     parser.add_argument("--families", help="comma-separated families (default: all)")
     parser.add_argument("--layouts", help="comma-separated layouts (default: all)")
-    parser.add_argument("--source", default="single1", help="layout to derive the others from (default: single1)")
+    parser.add_argument("--source", default="single1", help="layout to derive other layouts from (default: single1)")
     parser.add_argument("--self", dest="itself", action="store_true", help="derive each recording from itself")
     parser.add_argument("--verbose", action="store_true", help="print differences and doubts")
     arguments = parser.parse_args()

@@ -180,7 +180,7 @@ def _pooled() -> Iterator[Line]:
             yield _at_least(f"{variant}: recall, same window", same, _recall(same), 0.97)
             part = [s for s in mine if not s.same_window]
             certain = sum(s.certain_right + s.false_certain for s in part)
-            yield _at_most(f"{variant}: certain links, if the ET covers one of several windows", part, certain)
+            yield _at_most(f"{variant}: certain links if the ET covers one of several windows", part, certain)
     other = [s for s in cpu_scores() if s.pair == "conv_other"]
     yield _at_most(
         "conv_other (no call in common), all variants: certain links", other, sum(s.false_certain for s in other)

@@ -132,7 +132,7 @@ def recorded(name: str, step: Step, folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="record only graphs with this text in their names")
+    parser.add_argument("--only", default="", help="record only graphs whose names contain this text")
     arguments = parser.parse_args()
     target: Path = arguments.out / "etplus"
     target.mkdir(parents=True, exist_ok=True)

@@ -94,7 +94,7 @@ class ExposedCommunication:
         rows = part.rows(case, times)
         rows = rows[np.concatenate([times.ranks[k].exposed[own] > 0 for k, own in part.of.items()])]
         factor = _factor(case, rows, ns.hideable * len(part.of))
-        alone = "" if several else "; includes waiting for late ranks, shown only by the traces of late ranks"
+        alone = "" if several else "; this may include waits for late ranks, which only their traces show"
         longest = at[np.argsort(-rank.exposed[at], kind="stable")]
         told = f"{part.label} of {part.group}, {len(at):,} per rank{alone}"
         return Candidate(

@@ -193,7 +193,7 @@ def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntCo
             at = int(np.argmax(share))
             best, name, row = int(share[at]), trace.names[int(table.name[at])], table.source[at : at + 1]
     if 2 * best < end - begin:
-        return "the trace shows no host work meanwhile", "look for unrecorded work at this place, such as I/O", row
+        return "the trace shows no host work in the gap", "look for unrecorded work at this place, such as I/O", row
     label = shortened(name, 60)
     for pattern, why in _FIRST_USES:
         if pattern.search(name):

@@ -138,4 +138,4 @@ def test_a_rank_with_more_work_is_told_from_a_slow_one():
 def test_a_rank_alone_says_that_waiting_for_others_may_be_part_of_it():
     et, kineto = UNBUCKETED.texts(waits=True, network=SLOW)[0]
     finding = only(find_findings(Case([link(et, kineto)])), "exposed-communication")
-    assert "includes waiting for late ranks" in finding.evidence[0].text
+    assert "waits for late ranks" in finding.evidence[0].text
