@@ -265,7 +265,7 @@ def _graph(traces: Traces, path: str, options: GraphOptions, *, to: str) -> Conv
     if most != options.max_nodes and nodes < wanted:
         notes = (
             f"the {nodes} nodes that start first are drawn, out of {wanted}; to draw all nodes, "
-            f"pass --max-nodes {max(selected)} (Graphviz then takes long), or write .graphml or .dot",
+            f"pass --max-nodes {max(selected)} (Graphviz then takes a long time), or write .graphml or .dot",
         )
     return Conversion((path,), nodes, notes=notes)
 
@@ -324,7 +324,7 @@ def _without_times(traces: Traces) -> Traces:
 
     files = traces.whole_files
     if files is None:
-        raise UsageError("--without-times converts only whole Execution Traces; pass their files")
+        raise UsageError("--without-times converts only complete Execution Traces; pass Execution Trace files")
     return Traces([read_etplus(file, without_times=True) for file in files], rank=traces.wanted)
 
 
@@ -382,7 +382,7 @@ def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Coun
 
 _SUMMARIES = {
     "chakra": "Chakra protobuf (.et) that keeps everything in the ET+",
-    "astra-sim": "Chakra protobuf that ASTRA-sim can run to the end, with a process group file",
+    "astra-sim": "Chakra protobuf that ASTRA-sim can run to completion, with a process group file",
     "goal": "GOAL text for LogGOPSim, ATLAHS and htsim, with all ranks, threads and streams",
     "json": "a Chakra trace as one JSON array",
     "jsonl": "a Chakra trace as JSON lines",

@@ -58,7 +58,7 @@ CHAKRA_VERSION = "0.0.4"
 # Each block encodes this many nodes; in smaller blocks, the fixed cost per block dominates.
 ROWS = 8192
 COMP = NodeType.Value("COMP_NODE")
-_LEFT_OUT = "order dependencies on threads and streams left out, because edges contradict them"
+_LEFT_OUT = "dependencies from thread and stream order, left out because edges contradict them"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ _other_reader = partial(Kind, "error", "warning")
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
     "no-version": Kind("warning", None, "metadata without a version (a reader mistakes it for the end of the file)"),
-    "no-nodes": _defect("a rank without a single node"),
+    "no-nodes": _defect("a rank that has no nodes"),
     "missing-rank": _defect("a rank without a file"),
     "duplicate-id": _defect("an id shared by several nodes"),
     "dangling-dependency": _defect("a dependency on a node that is not in the file"),
@@ -70,7 +70,7 @@ KINDS = {
     "overflow": _simulator("durations or sizes beyond the range of ASTRA-sim's clock"),
     "memory-node": Kind(None, "error", "a memory node: ASTRA-sim cannot run it without a remote memory"),
     "single-rank": _simulator("a set with only one rank: ASTRA-sim cannot run it"),
-    "groups-path": _simulator("a path of the group file that contains 'empty': ASTRA-sim ignores the file"),
+    "groups-path": _simulator("a group file whose path contains 'empty': ASTRA-sim ignores it"),
     "gzip": _simulator("a gzipped file: ASTRA-sim cannot read it"),
     "many-ready": Kind(None, "warning", "very many nodes without dependencies: they slow ASTRA-sim to a crawl"),
     "few-waits": Kind(

@@ -148,7 +148,7 @@ def _problem(exporter: Any, name: str) -> str:
     if not isinstance(exporter.suffixes, tuple) or any(
         suffix != suffix.lower() or suffix[:1] != "." for suffix in exporter.suffixes
     ):
-        return "suffixes must be a tuple of lower-case texts that begin with a dot"
+        return "suffixes must be a tuple of lowercase strings that begin with a dot"
     if not isinstance(exporter.options, type) or not is_dataclass(exporter.options):
         return "options must be a dataclass"
     if any(field.default is MISSING and field.default_factory is MISSING for field in fields(exporter.options)):

@@ -35,7 +35,7 @@ def available_memory() -> int:
 def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy: str = "") -> None:
     """Refuse work, described by `what`, if it needs `times` × `size` bytes and less memory is available."""
     if size > _WORTH_ASKING and times * size > (free := available_memory()):
-        problem = f"{what}: {size_text(size)}, but only {size_text(free)} of memory are available"
+        problem = f"{what}: {size_text(size)}, but only {size_text(free)} of memory is available"
         usual = f"use a machine with more memory, or record fewer steps{or_raise_limit()}"
         raise TraceFormatError(name, "", problem, remedy or usual)
 

@@ -333,7 +333,7 @@ _WORTH_A_PROCESS = 4 << 20  # For fewer bytes, starting a process costs more tim
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
 _AS_TIMELINE = "give it as --kineto-file"
 _BINARY = (
-    (is_chakra, "a Chakra trace", "give the Execution Trace that PyTorch wrote, JSON"),
+    (is_chakra, "a Chakra trace", "give the Execution Trace that PyTorch wrote as JSON"),
     (is_sqlite, "a SQLite database", _AS_TIMELINE),
     (is_pftrace, "a Perfetto trace", _AS_TIMELINE),
 )

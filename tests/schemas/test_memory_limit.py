@@ -83,7 +83,7 @@ def test_only_what_is_large_is_refused(system: Path, monkeypatch: pytest.MonkeyP
     free = 100_000 * KB
     require_memory("a", free, "is")
     require_memory("a", memory_limit._WORTH_ASKING, "is", times=1000)
-    with pytest.raises(TraceFormatError, match=r"^a: is: 102\.4 MB, but only 102\.4 MB of memory are available; use"):
+    with pytest.raises(TraceFormatError, match=r"^a: is: 102\.4 MB, but only 102\.4 MB of memory is available; use"):
         require_memory("a", free + 1, "is")
     with pytest.raises(TraceFormatError, match=r"available; drop it$"):
         require_memory("a", memory_limit._WORTH_ASKING + 1, "is", times=2, remedy="drop it")

@@ -90,7 +90,7 @@ def test_what_cannot_be_recovered() -> None:
         (b"SQLite format 3\0" + bytes(100), "nodes",
          "this is a SQLite database, not an Execution Trace; give it as --kineto-file"),
         (bytes([7, 10, 5]) + b"0.0.4", "nodes",
-         "this is a Chakra trace, not an Execution Trace; give the Execution Trace that PyTorch wrote, JSON"),
+         "this is a Chakra trace, not an Execution Trace; give the Execution Trace that PyTorch wrote as JSON"),
         (bytes([10, 4, 80, 1, 64, 0]), "nodes",
          "this is a Perfetto trace, not an Execution Trace; give it as --kineto-file"),
     ],
