@@ -44,10 +44,10 @@ class Substitute(NamedTuple):
     text: str
 
 
-# A substitute moves the same bytes through the busiest link, the root's: S for a broadcast or reduce of S bytes, and
-# n − 1 times a rank's share for a gather or scatter ("Performance reported by NCCL tests", doc/PERFORMANCE.md of
-# nccl-tests). In ASTRA-sim's ring, a rank sends n − 1 times the size of an all-gather, but only (n − 1)/n times the
-# size of a reduce-scatter (`Ring` in astra-sim/system/collective).
+# A substitute moves as many bytes through the busiest link, which is the root's, as the original collective.
+# A broadcast or reduce moves its size, and a gather or scatter moves n − 1 shares (doc/PERFORMANCE.md of nccl-tests).
+# In ASTRA-sim's ring (`Ring` in astra-sim/system/collective), a rank sends n − 1 times the size of an all-gather.
+# However, a rank sends only (n − 1)/n times the size of a reduce-scatter.
 SUBSTITUTES: dict[int, Substitute] = {
     Type.BROADCAST: Substitute(
         Type.ALL_GATHER,
@@ -76,8 +76,8 @@ def _least(sizes: Iterable[int]) -> int:
     return min(filter(None, sizes), default=0)
 
 
-# If the sizes of a collective differ between ranks, the function chooses the size that the simulator needs. In a
-# gather or scatter without metadata, the root's tensors cover all ranks.
+# If a collective's sizes differ between ranks, the function chooses the one size that the simulator needs.
+# In a gather or scatter without metadata, the root's tensors cover all ranks.
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
     Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, run with the largest size"),
     Type.GATHER: (_least, "gather with sizes that differ between ranks, run with the smallest size"),

@@ -28,8 +28,8 @@ _NEEDED: dict[int, tuple[str, ...]] = {
     NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
-# ASTRA-sim reads these attributes of every node that has them. It reads `num_ops` and `tensor_size` only for a
-# roofline simulation.
+# ASTRA-sim reads these attributes of every node that has them.
+# It reads `num_ops` and `tensor_size` only for a roofline simulation.
 _READ = {*chain(*_NEEDED.values()), "is_cpu_op", "comm_priority", "pg_name", "involved_dim"}
 # Matches the number that ASTRA-sim reads from a group's name (`std::stoi`), such as 1 from " 01" or "1e0".
 _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)

@@ -17,8 +17,8 @@ from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions, with_gz
 from .traces import Traces
 
-# In this entry-point group, each entry maps a format's name to an `Exporter`, or to a class that needs no
-# arguments.
+# In this entry-point group, each entry maps a format's name to an exporter, which is
+# an instance of `Exporter` or a class that needs no arguments.
 GROUP = "etplus.exporters"
 
 

@@ -49,8 +49,8 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     """Return all dependencies except on callers (`parent_row`); raise ConvertError if edges and calls form a cycle."""
     nodes = trace.nodes
     count = len(trace)
-    # Callees are also ordered. Otherwise, a simulator would begin the next top-level operator while a callee of the
-    # previous operator still waits.
+    # Callees are also ordered.
+    # Otherwise, a simulator would begin an operator while a callee of the previous operator still waits.
     calls = nodes.lane_order(nodes.thread, host_rows(trace, communicating), nested=True)
     events = nodes.lane_order(nodes.stream_lane, np.flatnonzero((nodes.kind == GPU) & nodes.timed), nested=False)
     in_order = [np.stack([before, order], axis=1)[before >= 0] for order, before in (calls, events)]

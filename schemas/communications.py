@@ -47,7 +47,7 @@ class FoundComm:
     bytes: int | None  # defined by `message_bytes`; None if unknown
     group: Group  # the group's name in the trace and its ranks
     seq: int  # sequence number in the trace, −1 if not recorded
-    # The data can start to move at this time. For a message from the host, this is when the call that writes begins.
+    # time when the data can start to move; for a host's message, the start of the call that writes to the socket
     start_ns: int
     described: str = ""  # the group's description in the trace, such as "tp"; "" if not recorded
 

@@ -15,7 +15,7 @@ from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
-# A kernel's MESSAGES is the number of messages it sends (its last `data_deps`). MESSAGE_OF is the id of their kernel.
+# MESSAGES of a kernel counts its messages, which are its last `data_deps`. MESSAGE_OF of a message is the kernel's id.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
 # The feeder of mlcommons/chakra reads only these members of attributes, even if other members are set.
 # The feeder of ASTRA-sim accepts any integer member and throws for other members.
@@ -41,10 +41,10 @@ MEMBERS = {
     "op_schema": "string_val",
     "duration_ns": "int64_val",  # The value is exact, while `Node.duration_micros` is rounded.
     "inputs": "string_list",  # names and sizes of the tensors that the node reads; ASTRA-sim's memory tracker uses them
-    "outputs": "string_list",  # the same for the tensors that the node writes
+    "outputs": "string_list",  # names and sizes of the tensors that the node writes
 }
 
-# Members of an attribute that ASTRA-sim reads as integers.
+# ASTRA-sim reads these members of an attribute as integers.
 INTEGERS = frozenset(
     (
         "int32_val int64_val uint32_val uint64_val sint32_val sint64_val fixed32_val fixed64_val sfixed32_val "

@@ -18,7 +18,7 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
-# `EtAttributes` has these fields for attributes after ET_ATTRIBUTES. PyTorch 2.8 writes three; the rest is reserve.
+# `EtAttributes` has these fields for attributes after ET_ATTRIBUTES. PyTorch 2.8 writes three; the others are spare.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 
 ABSENT = -(2**63)  # This replaces a number that the record does not contain.

@@ -274,7 +274,7 @@ class NodeRows:
                 self.counterpart[row] = node.counterpart
             if node.comm is not None:
                 builder.comm[row] = node.comm
-            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no other field of `comm`
+            elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no other field of `comm`.
                 builder.comm[row] = Comm(pg_name=str(node.pg_name))
         self.flat &= all(node.ctrl_deps is None for node in nodes)
         columns: dict[str, Values] = {name: list(map(attrgetter(name), nodes)) for name in _SAME_NAME}

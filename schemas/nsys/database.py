@@ -220,8 +220,8 @@ def _copy(name: str, text: Text, target: Path) -> None:
 
 
 GPU_TABLES = tuple(f"CUPTI_ACTIVITY_KIND_{what}" for what in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
-# `globalPid` or `globalTid` divided by this number identifies the process and its machine. The remainder of
-# `globalTid` is the thread id.
+# `globalPid` or `globalTid` divided by this number identifies the process and its machine.
+# The remainder of `globalTid` is the thread id.
 PROCESS = 0x1000000
 _CPU_TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
 
