@@ -254,7 +254,7 @@ class Job(Suggests):
 
     @property
     def collectives(self) -> Table[JobCollective]:
-        """Collectives matched on all ranks of their group, in time order, with the rank that arrived last."""
+        """Collectives matched on all ranks of their group, in time order, and the rank that arrived last at each."""
         return self._collectives[0]
 
     @property

@@ -1,4 +1,4 @@
-"""The job report as text with 79 columns."""
+"""The job report as text in 79 columns."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _labeled(label: str, text: str) -> list[str]:
 
 
 def report_text(report: JobReport) -> str:
-    """Return the report with long lists cut; the JSON file has the full lists."""
+    """Return the report as text and cut long lists; the JSON file has the full lists."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -93,7 +93,7 @@ def _lines(report: JobReport) -> Iterator[str]:
 
 
 def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
-    """Return the warnings of all ranks, each warning once with its ranks ("ranks 0-7: ...")."""
+    """Return the warnings of all ranks. Each warning occurs once and names its ranks ("ranks 0-7: ...")."""
     by_text: dict[str, dict[int, str]] = {}
     for rank in ranks:
         for text in rank.warnings:

@@ -74,7 +74,7 @@ def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dic
 
 
 class CausedWaits(NamedTuple):
-    """The collectives of one rank in order, with the waits that the rank caused."""
+    """The collectives of one rank in order, and the waits that the rank caused."""
 
     wait: IntColumn  # total time that other ranks waited for this rank, in ns; 0 if a different rank arrived last
     others: IntColumn  # number of ranks that waited

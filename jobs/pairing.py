@@ -46,7 +46,7 @@ class Pairing:
     several_ranks: bool = False  # True if the folder has files of several ranks, even if `ranks` has only one
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
-        """Return the pairing with only these ranks (None: from 0 to the highest rank found)."""
+        """Return only these ranks of the pairing (None means from 0 to the highest rank found)."""
         known = {rank.rank for rank in self.ranks}
         expected = range(max(known, default=-1) + 1) if wanted is None else sorted(set(wanted))
         kept = tuple(rank for rank in self.ranks if wanted is None or rank.rank in expected)
@@ -290,7 +290,7 @@ def _files(row: _ManifestRow) -> RankFiles:
 
 
 def to_manifest(pairing: Pairing) -> str:
-    """Return the pairing as CSV, with empty cells for missing files."""
+    """Return the pairing as CSV; missing files get empty cells."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["rank", "et", "kineto"])

@@ -46,6 +46,6 @@ def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunicati
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
-    """Return the communications of a rank, except messages without a peer; `unknown` includes other kinds."""
+    """Return the communications of a rank, except messages whose peer is unknown; `unknown` includes other kinds."""
     groups, columns = communication_columns(trace, unknown=unknown)
     return RankCommunications(groups, **dict(zip(COLUMNS, columns, strict=True)), times_recorded=trace.times_recorded)

@@ -382,7 +382,7 @@ def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]
 
 
 def _steps(trace: Trace, launches: IntColumn) -> list[tuple[int, tuple[int, ...]]]:
-    """Return the step and batch sizes of each launch call; a step is the outermost annotation with a batch size."""
+    """Return the step and batch sizes of each launch call; a step is the outermost annotation that has a batch size."""
     sizes = [batch_size_in(name) for name in trace.names]
     ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.nodes.ts[launches]).tolist()
     steps = []

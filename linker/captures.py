@@ -58,7 +58,7 @@ _FORWARD = "pass the Kineto trace of the run in which the graphs were captured"
 
 @dataclass(frozen=True)
 class Capture:
-    """The trace of a capture phase, with its launches in call order."""
+    """The trace of a capture phase; its launches are in call order."""
 
     file: str  # name of the trace file, without folders
     rank: int | None  # rank in the job, None if not recorded
@@ -285,7 +285,7 @@ def _key_of_launch(name: str, args: LaunchArgs) -> str | None:
 
 
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
-    """Return the calls' inputs and outputs from the ET; a call without an ET node has only Kineto's inputs."""
+    """Return the calls' inputs and outputs from the ET; if a call has no ET node, it has only Kineto's inputs."""
     pair, match = host_side(kineto, calls)
     node_of_call = scatter(len(calls), match.call, pair.nodes.node)
     nodes = map(whole_sides, pair.et.texts.tensors_of(node_of_call[kept]))

@@ -116,7 +116,7 @@ def is_all_reduce(operator: str) -> bool:
 
 
 def reduced_tensor(text: bytes) -> dict[str, Any]:
-    """Return the size and dtype of an all-reduce's message, based on its first tensor; {} without a tensor."""
+    """Return the size and dtype of an all-reduce's message, based on its first tensor; {} if it has none."""
     inputs = decode_call(text).inputs
     for shape, kind in zip(inputs.shapes, inputs.types, strict=False):
         found = _DTYPE.fullmatch(kind) if isinstance(kind, str) else None

@@ -45,8 +45,8 @@ class _CommCall:
 
 def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:
     """Return pairs of GPU events: the second event waits, on another stream, for the first event. All events are
-    positions in `gpu_row`, including `kernels`, the communication kernels. `waits` are stream waits without a known
-    cause, as ascending positions in `runtime_row`."""
+    positions in `gpu_row`, including `kernels`, the communication kernels. `waits` are ascending positions in
+    `runtime_row` of stream waits whose cause is unknown."""
     if not kernels:
         return []
     calls = _comm_calls(linked, gpu, kernels)

@@ -147,7 +147,7 @@ def _add_data(linked: Join, data: tuple[IntColumn, IntColumn], edges: _Edges) ->
 
 
 def _add_host_comm(linked: Join, edges: _Edges) -> set[tuple[int, int]]:
-    """Add inferred `data` edges from each host collective to the first readers of its output; return these edges."""
+    """Add and return inferred `data` edges from each host collective to the first readers of its output."""
     run, reader = find_host_readers(linked)
     if not len(run):
         return set()
@@ -205,7 +205,7 @@ _BUSY = 0.5
 
 
 def top_level_ops(linked: Join) -> IntColumn:
-    """Return the linked operators that no linked operator calls, by thread and start; annotations are not operators."""
+    """Return the linked operators that no linked operator calls, sorted by thread and start. Omit annotations."""
     events, calls = linked.kineto.events, linked.calls
     ops = events.mask(frozenset({"cpu_op"}))[calls.row] & (linked.node_of_call >= 0)
     above = np.where(calls.parent >= 0, nearest(calls.parent, calls.parent, ops), -1)

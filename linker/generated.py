@@ -119,8 +119,8 @@ def _generated_calls(
 
 
 def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[int, tuple[str, ...]]:
-    """Return Kineto's arguments of the launched Triton kernel, by position of the call in `row`. Names with a namespace
-    are PyTorch operators; for every other name, a few sampled calls show if it is a Triton kernel."""
+    """Return Kineto's arguments of the launched Triton kernels, keyed by the call's position in `row`. If a name has a
+    namespace, it is a PyTorch operator. For other names, a few sampled calls show if they are Triton kernels."""
     is_op = matching(events.category[row], events.categories, "cpu_op".__eq__)
     plain = is_op & ~matching(name, events.names, lambda text: "::" in text or "#" in text)
     samples = _samples(name, plain)
@@ -349,7 +349,7 @@ class _Graphs:
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """Return the graph's possible kernels: all, or without those of a shorter backward that its file repeats."""
+        """Return the graph's possible kernels: all, or the rest after a shorter backward that its file repeats."""
         if not graph.backward:
             return [kernels]
         others = (other for (_, backward), found in self.by_region.items() if backward for other in found)

@@ -1,4 +1,4 @@
-"""Order GPU events: by stream and launch, by launching thread, and within a launch of a CUDA graph.
+"""Order GPU events by stream and launch, by launching thread, and inside each launch of a CUDA graph.
 
 A trace may record the dependencies between a graph's nodes (PyTorch 2.15,
 `CuspyConfig(enable_graph_dependencies=True)`); see `schemas.kineto.corrections`. Otherwise, the linker infers forks and
@@ -59,8 +59,8 @@ class GpuOrder:
 
 
 class Submissions:
-    """Launches per thread, by time. They show the stream of a CUDA event that the profiler did not record, because
-    PyTorch records an event on the stream to which it has just submitted work."""
+    """The launches of each thread in time order. They show the stream of a CUDA event if the profiler did not record
+    it, because PyTorch records an event on the stream to which it has just submitted work."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         at = np.flatnonzero(linked.gpu_launcher >= 0)
@@ -144,7 +144,7 @@ def _nearest(linked: Join, nodes: IntColumn, time: IntColumn, flow: IntColumn) -
 
 
 def _between_work(linked: Join, arrows: IntColumn) -> IntColumn:
-    """Return the arrows as pairs of GPU events; a chain of arrows through nodes without work becomes one arrow."""
+    """Return the arrows as pairs of GPU events. A chain of arrows through nodes that do no work becomes one arrow."""
     work = linked.kineto.events.mask(GPU_CATEGORIES)
     above = lists_by(*arrows[~work[arrows[:, 1]]].T[::-1].tolist())
     direct = arrows[work[arrows].all(axis=1)]

@@ -1,7 +1,7 @@
-"""Find the waits for GPU events: by streams for other streams, and by CPU calls for streams, events and copies.
+"""Find what waits for GPU events: streams wait for other streams, and CPU calls wait for streams, events and copies.
 
 The profiler can record these waits in the category `cuda_sync`. Otherwise the linker infers them from runtime calls:
-around collectives by order and operators (`comm_waits`), elsewhere by names and times. Waits without a record are
+around collectives from order and operators (`comm_waits`), elsewhere from names and times. Unrecorded waits are
 marked as inferred. The replay uses only these edges for GPU waits."""
 
 from __future__ import annotations

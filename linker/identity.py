@@ -49,7 +49,7 @@ _REMEDY = "record with etplus record, which writes an id, or link the whole job 
 
 @dataclass(frozen=True)
 class StatedRank:
-    """Rank that the user gives for both files, in the file names or with an option."""
+    """Rank that the user gives for both files, in the file names or by an option."""
 
     rank: int
     by: Literal["names", "option"]

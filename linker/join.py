@@ -31,7 +31,7 @@ _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
 
 @dataclass(frozen=True)
 class Attachment:
-    """GPU events in order of start, with launcher and parent."""
+    """GPU events in order of start, and the launcher and parent of each event."""
 
     row: IntColumn  # row in the `EventTable`
     launcher: IntColumn  # row of the launching runtime call, −1 for none
@@ -139,7 +139,7 @@ def _launching_ops(
 
 @dataclass(frozen=True)
 class Join(TracePair):
-    """A matched pair of traces with attached GPU events and runtime calls, as positions in the tables of both traces.
+    """A matched pair of traces and its attached GPU events and runtime calls, as positions in both traces' tables.
     Every row of the linked trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
     match: Match  # linked call of each node in `nodes`
@@ -209,7 +209,7 @@ def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
 def adopt_unattached(
     pair: TracePair, attachment: Attachment, parent: IntColumn
 ) -> tuple[EtCalls, Attachment, IntColumn]:
-    """Append the process node, and make it the parent of all GPU events without an operator."""
+    """Append the process node, and make it the parent of all GPU events that no operator launched."""
     apart = np.isin(attachment.reason, UNKNOWN_LAUNCH) & (pair.kineto.recorder != "Kineto")
     parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
     columns = {name: np.append(getattr(pair.nodes, name), -1) for name in ("parent", "thread", "name", "seq")}

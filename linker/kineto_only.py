@@ -42,7 +42,7 @@ _NODE = (
 
 
 def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
-    """Return the trace with an ET made from its calls, and a match in which all links are certain."""
+    """Return the trace and an ET made from its calls as a pair, and a match in which all links are certain."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
     note = "no ET was given: the nodes are the CPU calls of the Kineto trace"

@@ -1,4 +1,4 @@
-"""Build the linked trace from a join: rows for ET nodes, GPU events and runtime calls, with their ids and records."""
+"""Build the linked trace from a join: its ET nodes, GPU events and runtime calls become rows with ids and records."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ class LinkedRows:
         return getattr(events, _EVENT_COLUMN.get(name, name))[event]  # type: ignore[no-any-return]
 
     def _new_ids(self, ids: IntColumn) -> IntColumn:
-        """Return the ids of ET nodes in the output file; with `renumber`, 0 for ids that no node has."""
+        """Return the ids of ET nodes in the output file; if they are renumbered, 0 for ids that no node has."""
         if not self.numbers.is_new:
             return ids
         at = positions(self.et.id, ids)

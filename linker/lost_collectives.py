@@ -61,7 +61,7 @@ class _Issued(NamedTuple):
 
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
-    """Return the pair with a node for every host collective that has its issuing call in the ET. The node gets the
+    """Add a node for every host collective whose issuing call is in the ET, and return the pair. The node gets the
     certainty of the call's link, but at most UNVERIFIED if only order identifies the call."""
     lost = list(_lost(pair, found))
     if not lost:
@@ -114,7 +114,7 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
 def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
     """Return collectives and their issuing calls, in the order of the collectives. Kineto numbers calls when they begin
     (`Record function id`) and collectives when they are issued, so the last call with a lower number issued the
-    collective. Without numbers, the pairing uses start times."""
+    collective. If numbers are missing, start times decide."""
     calls, names = pair.calls, pair.kineto.events.names
     issuing = outermost_calls(calls.parent, calls.name, names, np.ones(len(calls), np.bool_))
     numbers = pair.rf_ids[1]

@@ -118,8 +118,8 @@ def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
-    """Return codes of the launch arguments that all unknown events of the same kind have. On ROCm a kernel's grid and
-    block come from its launch call, so kernels without a launch lack both."""
+    """Return codes of the launch arguments that all unknown events of a kind record. On ROCm a kernel's grid and
+    block come from its launch call. If there is no launch, both are missing."""
     table = StringTable()
     code = table.codes([work_args(text) for text in args]).astype(np.int64)
     variants, variant = distinct_rows(kind, code, unknown.astype(np.int64))
@@ -263,7 +263,7 @@ def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: 
 
 
 class _Trial(NamedTuple):
-    """Result of pairing events with known launches as if the launches were unknown. The earlier half of the pairs shows
+    """Result of pairing events whose known launches were hidden. The earlier half of the pairs shows
     which symbols vary; only later pairs with other symbols are counted."""
 
     length: IntColumn  # length of the run of each later pair

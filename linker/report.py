@@ -23,7 +23,7 @@ from .match.result import REASONS
 
 
 def make_report(join: Join, **others: Any) -> LinkReport:
-    """Return the report with counts of matches and attachments; `others` are its remaining fields."""
+    """Return the report, including the numbers of matches and attachments; `others` are its remaining fields."""
     et, kineto, nodes, calls, match = join.et, join.kineto, join.nodes, join.calls, join.match
     ops = len(match.call)  # the process node that `kineto_only` adds is not counted
     by_reason = np.bincount(match.reason, minlength=len(REASONS))

@@ -43,8 +43,8 @@ class Iterations:
 
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
     """Find iterations by the requested annotation, else from the start of one step to the next, as `trace.steps` does.
-    Any event with the requested annotation in its name ends an iteration, as in the original trace_link.py. If the
-    annotation does not occur, it is ignored with a note."""
+    Any event whose name contains the requested annotation ends an iteration, as in the original trace_link.py. If
+    the annotation does not occur, it is ignored, and a note says so."""
     events = kineto.events
     annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
     annotations = annotations[np.argsort(events.ts[annotations], kind="stable")]
@@ -108,7 +108,7 @@ def _range(seq: Any) -> list[int] | None:
 
 
 def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[int]:
-    """Return the iterations in the linked window if all their annotations are linked, else those with linked calls."""
+    """Return the iterations in the linked window if all their annotations are linked, else those that have links."""
     if len(iterations.marker):
         inside = (iterations.start >= calls.ts[call].min()) & (iterations.start <= calls.end[call].max())
         if inside.any() and np.isin(iterations.marker[inside], calls.row[call]).all():

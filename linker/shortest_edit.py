@@ -24,7 +24,7 @@ class CallOrder:
 
     @staticmethod
     def of_names(name: IntColumn) -> CallOrder:
-        """Return calls without sequence numbers, to compare only names."""
+        """Return the calls without their sequence numbers, so that only names are compared."""
         return CallOrder(name, np.full(len(name), -1, np.int64))
 
     def slice(self, begin: int, end: int, step: int = 1) -> CallOrder:

@@ -31,8 +31,8 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 
 @dataclass(frozen=True)
 class RecordingWindow:
-    """Part of a program to record: steps `first` to `last`, counted from 0, or, with `by_time`, seconds after the
-    import of PyTorch. `otherwise` is the range of seconds to record if no process has run a step by then."""
+    """Part of a program to record: steps `first` to `last`, counted from 0, or, with `by_time`, seconds after PyTorch
+    was imported. `otherwise` is the range of seconds to record if no process has run a step by then."""
 
     first: float
     last: float
@@ -46,8 +46,8 @@ class RecordingWindow:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Result of a recorded program. `status` is the exit status, or 128 + N after signal N. `ranks` are the ranks with
-    a pair of traces. `notes` explain incomplete recordings. `call_lines`: Python stacks contain the lines of calls."""
+    """Result of a recorded program. `status` is the exit status, or 128 + N after signal N. `ranks` have a pair of
+    traces. `notes` explain incomplete recordings. `call_lines` is True if Python stacks contain the lines of calls."""
 
     status: int
     ranks: tuple[int, ...]

@@ -84,7 +84,7 @@ class CaptureLinks(Record):
         return len(self.event)
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.int8], IntColumn]:
-        """Return `op`, `link` and `replay` for the given events; −1, UNLINKED and −1 for events without a link."""
+        """Return `op`, `link` and `replay` for the given events; −1, UNLINKED and −1 if an event has no link."""
         places = positions(self.event, events)
         link = np.append(self.link, np.int8(UNLINKED))[places]
         return np.append(self.op, -1)[places], link, np.append(self.replay, -1)[places]
@@ -270,7 +270,7 @@ def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: H
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
-    """Return a table of the calls in captured graphs, without times, and add their signatures to `table`."""
+    """Return a table of the calls in captured graphs, which have no times, and add their signatures to `table`."""
     graphs = trace.captured
     if graphs is None:
         return Calls.none()

@@ -142,7 +142,7 @@ def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
 
 
 def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], IntColumn]:
-    """Return the distinct values, ascending, with their first positions."""
+    """Return the distinct values, ascending, and the first position of each."""
     order = np.argsort(values, kind="stable")
     first = order[run_starts(values[order])]
     return values[first], first
@@ -156,7 +156,7 @@ def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
 
 
 def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], IntColumn]]:
-    """Yield each distinct row of the columns, ascending, with the ascending positions at which it occurs."""
+    """Yield each distinct row of the columns, ascending, and the ascending positions at which it occurs."""
     rows, inverse = distinct_rows(*keys)
     small = inverse.astype(np.min_scalar_type(len(rows)))  # NumPy sorts small integer types in linear time
     members = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
@@ -164,7 +164,7 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
-    """Return the position of the first largest value per group, −1 for an empty group."""
+    """Return the position of each group's first largest value, −1 for an empty group."""
     most = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(most, group, values)
     at = np.flatnonzero(values == most[group])[::-1]  # the first position is written last, so it remains

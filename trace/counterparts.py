@@ -41,7 +41,7 @@ class CounterpartLinks(Record):
         return CounterpartLinks(empty, empty, np.zeros(0, np.bool_))
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-        """Return `row` and `same_module` for the given events; −1 and False for events without a counterpart."""
+        """Return `row` and `same_module` for the given events; −1 and False if an event has no counterpart."""
         places = positions(self.event, events)
         return np.append(self.row, -1)[places], np.append(self.same_module, False)[places]
 

@@ -26,7 +26,7 @@ _SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def tables_of(trace: Trace) -> Tables:
-    """Return the tables of a trace, without unlinked nodes and events with impossible times."""
+    """Return the tables of a trace; they omit unlinked nodes and events with impossible times."""
     nodes = trace.nodes
     call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids ascend by time
     runtime_rows: Positions[RuntimeIndex, Row] = _in_order(nodes.timed & (nodes.kind == RUNTIME), nodes.ts)

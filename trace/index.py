@@ -1,4 +1,4 @@
-"""Index types, one per table, so that type checkers reject an index into the wrong table (`WrongIndex`).
+"""Index types. Each table has its own, so that type checkers reject an index into the wrong table (`WrongIndex`).
 
 At run time, an index is an `int` and a column is an ordinary array."""
 

@@ -80,7 +80,7 @@ class Library(Suggests):
         raise no_key("Trace", key, f"`trace.{key}`" if named else "`trace.ops`, `trace.kernels`, `trace.steps`")
 
     def analyze(self, *, by_shape: bool = False, **options: Any) -> Analysis:
-        """Analyze where the time goes: breakdown, streams, devices, operators, kernels with roofline.
+        """Analyze where the time goes: breakdown, streams, devices, operators, and kernels with their rooflines.
 
         `by_shape` lists each shape of an operator separately; `options` go to `etplus.analysis.summary.analyze`.
 

@@ -86,7 +86,7 @@ class LinkReport(Record):
         return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
-        """Return True if the linked and certain shares of ET operators reach these minimums; False without links."""
+        """Return True if ET operators are linked, and the linked and certain shares reach these minimums."""
         if not self.ops["linked"]:
             return False
         return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain

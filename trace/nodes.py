@@ -1,4 +1,4 @@
-"""The nodes of a file in file order: all ET nodes and GPU events, with or without a time, then the runtime calls.
+"""The nodes of a file in file order: all ET nodes and GPU events, even if they have no time, then the runtime calls.
 
 Use this table to write nodes or to follow edges; otherwise use `Trace.calls`, `Trace.runtime` and `Trace.gpu`."""
 
@@ -83,7 +83,7 @@ class Nodes(Record):
 
     @cached_property
     def stream_lane(self) -> IntColumn:
-        """One number per pair of device and stream, for rows of GPU events; −1 for other rows."""
+        """A number for each GPU event that identifies its device and stream; −1 for other rows."""
         gpu = np.flatnonzero(self.kind == GPU)
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 

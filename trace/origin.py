@@ -278,7 +278,7 @@ def _in_grad_mode(
     trace: Trace, backward: npt.NDArray[np.bool_], differentiable: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of the backward roots with `create_graph=True`: all operators they call have sequence numbers. The
-    root of a checkpoint also calls operators without one. The last entry of the mask stands for "no root"."""
+    root of a checkpoint also calls operators that have none. The last entry of the mask stands for "no root"."""
     calls = trace.calls
     direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)
     without = np.append(matching(calls.name, trace.names, lambda name: "Checkpoint" in name), False)
@@ -312,7 +312,7 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
 def _inherited_modules(
     trace: Trace, paths: _Paths, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
 ) -> tuple[_Paths, IntColumn]:
-    """Assign modules of forward calls to calls without a module; prefix recomputed modules with their outer modules."""
+    """If a call has no module, assign its forward call's module; prefix recomputed modules with their outer modules."""
     if not len(module):
         return paths, module
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)

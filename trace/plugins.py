@@ -60,7 +60,7 @@ class Plugin:
 
 
 def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
-    """Return the plugins in a group of entry points by name; names in `taken` are ignored with a warning."""
+    """Return the plugins in a group of entry points by name; ignore names in `taken`, and warn about them."""
     by_name: dict[str, Plugin] = {}
     if not _may_be_declared(group):
         return by_name

@@ -291,7 +291,7 @@ def new_places(kept: Mask) -> IntColumn:
 
 
 def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
-    """Return the trace with the chosen and structural nodes and `loose` unattached events; other references get −1."""
+    """Return a trace of the chosen and structural nodes and the `loose` unattached events; other references get −1."""
     kept = chosen | trace.nodes.structural
     rows, place = np.flatnonzero(kept), new_places(kept)
     columns: dict[str, Any] = {name: getattr(trace.nodes, name)[rows] for name in NODE_COLUMNS}

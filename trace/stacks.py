@@ -105,7 +105,7 @@ class Stacks(Record):
         return found
 
     def evidence_of(self, row: int) -> str:
-        """Return the evidence of a node's stacks, one of `EVIDENCE_OF_STACKS`; "" without stacks."""
+        """Return the evidence of a node's stacks, one of `EVIDENCE_OF_STACKS`; "" if it has no stack."""
         code = int(self.first_evidence(np.array([row]))[0])
         return EVIDENCE_OF_STACKS[code] if code >= 0 else ""
 
@@ -119,7 +119,7 @@ class Stacks(Record):
         return [line for line in located if line is not None]
 
     def source(self, entry: int, is_own: Callable[[str], bool] | None = None) -> SourceLine | None:
-        """Return a stack's innermost line in own code, else its innermost line with own=False; None without lines."""
+        """Return a stack's innermost line in own code, else its innermost line with own=False; None if it has none."""
         lines = self.lines(entry)[::-1]
         own = (line for line in lines if (is_own or is_own_file)(line.file))
         return next(own, lines[0]._replace(own=False) if lines else None)
@@ -184,7 +184,7 @@ class Stacks(Record):
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """Return a copy with stacks for further nodes; old stacks of these nodes are replaced. Frames are in order,
+        """Return a copy that has stacks for more nodes; old stacks of these nodes are replaced. Frames are in order,
         outermost first; each is a name, or a name and the line that called it (−1 if unknown)."""
         names = {name: code for code, name in enumerate(self.names)}
         keys = zip(self.above.tolist(), self.name.tolist(), self.line.tolist(), strict=True)
@@ -222,7 +222,7 @@ class SourceTable(Record):
 def stacks_of_tree(
     names: list[str], parent: IntColumn, name: Codes, line: Codes, row: IntColumn, frame: IntColumn
 ) -> Stacks:
-    """Return the stacks of recorded frames, with equal stacks merged. `parent` is each frame's caller and precedes it.
+    """Return the stacks of recorded frames, and merge equal stacks. `parent` is each frame's caller and precedes it.
     `row` lists the nodes, ascending; `frame` is the innermost frame of each node."""
     entry, known = np.zeros(len(parent), np.int64), 0
     columns: list[IntColumn] = [np.zeros((0, 3), np.int64)]

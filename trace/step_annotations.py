@@ -67,7 +67,7 @@ class StepBatch(NamedTuple):
     mode: str = ""  # SGLang's forward mode or a capture's mode ("DECODE", "PIECEWISE"), "" if there is none
 
     def completed(self, inner: StepBatch) -> StepBatch:
-        """Return this batch, with unknown values filled from a nested annotation of the same phase."""
+        """Return this batch; fill unknown values from a nested annotation of the same phase."""
         if UNKNOWN_PHASE in (self.phase, inner.phase):
             return self if inner.phase == UNKNOWN_PHASE else inner
         if inner.phase != self.phase:

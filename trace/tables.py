@@ -1,4 +1,4 @@
-"""The tables of a trace: calls, runtime calls and GPU events with a known time, each in order of start."""
+"""The tables of a trace: calls, runtime calls and GPU events whose times are known, each in order of start."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class BusyTime:
         return BusyTime(thread, start, end, np.concatenate(([0], np.cumsum(np.maximum(end - since, 0)))))
 
     def before(self, time: IntColumn, thread: IntColumn) -> IntColumn:
-        """Return each thread's busy time before a time (ns), up to a constant per thread."""
+        """Return each thread's busy time before a given time (ns), up to a constant for each thread."""
         times = distinct(np.concatenate([self.start, time]))
         mine, asked = (np.searchsorted(times, of) for of in (self.start, time))
         begun = np.searchsorted(self.thread * len(times) + mine, thread * len(times) + asked)

@@ -108,7 +108,7 @@ class Trace(RootFacts, Library):
         return self.name_at(self.nodes.name[row])
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Yield the JSON objects of the nodes in these rows (in any order), with undecoded values."""
+        """Yield the JSON objects of the nodes in these rows (in any order); their values are not decoded."""
         return self.texts.records(rows)
 
     def edges_of(self, *kinds: str) -> IntColumn:
@@ -210,7 +210,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def self_ns(self) -> ColumnOf[CallIndex, np.int64]:
-        """Duration of calls without their direct callees on the same thread, in ns."""
+        """Self time of calls: their duration minus that of direct callees on the same thread, in ns."""
         calls = self.calls
         own = calls.end - calls.ts
         inner = np.flatnonzero((calls.parent >= 0) & (calls.thread[calls.parent] == calls.thread))
@@ -249,7 +249,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """Mask of the GPU events with a known launch; for other events, `launched_ns` is their own start."""
+        """Mask of the GPU events whose launch is known; for other events, `launched_ns` is their own start."""
         return as_column((self.gpu.call >= 0) | (self.gpu.runtime >= 0))
 
     @cached_property

@@ -132,7 +132,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def self_ns(self) -> int:
-        """CPU time without the time of direct callees on the same thread, in ns."""
+        """Self time: CPU time minus that of direct callees on the same thread, in ns."""
         return int(self.trace.self_ns[self.index])
 
     @property
@@ -318,7 +318,7 @@ def generated_columns(trace: Trace, call: IntColumn) -> Frame:
 def origin_columns(
     trace: Trace, phase: npt.NDArray[np.integer], module: npt.NDArray[np.integer], entry: IntColumn
 ) -> Frame:
-    """Return columns with the phase, module and source line for these codes of `Trace.origin`."""
+    """Return the columns phase, module and source line for these codes of `Trace.origin`."""
     lines, modules = (_source_at(trace, at) for at in entry.tolist()), trace.origin.modules
     return {
         "phase": [PHASES[code] for code in phase.tolist()],

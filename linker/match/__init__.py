@@ -73,7 +73,7 @@ def _attempts(pair: TracePair, method: str, exact: bool, iteration: str) -> list
 
 
 def _is_enough(pair: TracePair, found: Match) -> bool:
-    """Return True if a match covers enough of the calls that can have a partner (for ids: the calls with an id)."""
+    """Return True if a match covers enough of the calls that can have a partner (for ids: calls that have an id)."""
     ours, theirs = len(pair.nodes), len(pair.calls)
     if found.method == "ids":
         ours, theirs = (int(np.count_nonzero(ids > 0)) for ids in pair.rf_ids)

@@ -89,7 +89,7 @@ def candidates_by_sequence(pattern: CallOrder, text: CallOrder) -> list[Candidat
 
 
 def candidates_by_order(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
-    """Return all similarly good places with the names in the same order, with or without gaps."""
+    """Return all similarly good places that have the names in the same order; they may have gaps."""
     alignments = _whole(pattern, text) or _with_gaps(pattern, text)
     most = max((alignment.matched for alignment in alignments), default=0)
     places = [_judged(pattern, text, alignment) for alignment in alignments if alignment.matched >= _NEARLY * most]
@@ -137,7 +137,7 @@ def _as_text(codes: IntColumn) -> str:
 
 
 def _with_gaps(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
-    """Return alignments from the middle run in every band of diagonals with many votes."""
+    """Return alignments that start at the middle run of every band of diagonals that got many votes."""
     for length in _RUN_LENGTHS:
         i, j = _shared_runs(pattern.name, text.name, length)
         if len(i):
@@ -167,7 +167,7 @@ _NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of positions with equal runs of names: all runs unique in the pattern, else the rarest run."""
+    """Return pairs of positions where equal runs of names begin: all unique runs of the pattern, else the rarest."""
     if len(pattern) < length or len(text) < length:
         return _NO_PAIRS
     ours, theirs = _hashes(pattern, length), _hashes(text, length)
@@ -354,8 +354,8 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
 
 
 def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
-    """Return the placed calls without numbers if both sides have unplaced calls. The two sides may then show different
-    iterations, which only numbers can tell apart."""
+    """If both sides have unplaced calls, return the placed calls that have no number. The two sides may then show
+    different iterations, which only numbers can tell apart."""
     ours = np.arange(stretch.begin, stretch.end)
     placed = ours[at[ours] >= 0]
     left_over = len(placed) < stretch.high - stretch.low and np.any((at[ours] < 0) & (pattern.name[ours] >= 0))
@@ -363,7 +363,7 @@ def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Str
 
 
 def _displaceable(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
-    """Return the placed calls with an alternative position in the text or, seen from the text, in the pattern."""
+    """Return the placed calls that could be in another place in the text, or whose partner could in the pattern."""
     placed = stretch.begin + np.flatnonzero(at[stretch.begin : stretch.end] >= 0)
     ours, theirs = _members(pattern, placed), _members(text, at[placed])
     moves = np.zeros(len(placed), np.bool_)

@@ -184,7 +184,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
 
 
 def _best(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates with the best evidence and nearly the most matched calls (few can match by chance)."""
+    """Return the candidates that have the best evidence and nearly the most matched calls. Few may match by chance."""
     most = max((c.place.matched for c in candidates), default=0)
     large = [c for c in candidates if 2 * c.place.matched >= most]
     evidence = max((c.place.evidence for c in large), default=0)
@@ -227,8 +227,8 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
 
 
 def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
-    """Return True if another ET thread with the same program could be the profiled thread. Sequence numbers do not tell
-    such threads apart, because each thread counts its own. A thread is ruled out if its numbers prove a different
+    """Return True if another ET thread that runs the same program could be the profiled thread. Sequence numbers do not
+    tell such threads apart, because each thread counts its own. A thread is ruled out if its numbers prove a different
     Kineto thread, or if it has no place and most of this ET thread matches every call of its Kineto thread."""
     taken = state.chosen[t][0]
     whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)

@@ -49,7 +49,7 @@ _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
-    """Return the match with all links `UNVERIFIED` unless both sides are provably one call in one process."""
+    """Demote all links to `UNVERIFIED` unless both sides are provably one call in one process; return the match."""
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, UNVERIFIED).astype(np.int8))
     if found.method != "ids":

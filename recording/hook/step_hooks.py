@@ -1,4 +1,4 @@
-"""Find the steps of a program: calls of `Optimizer.step()` or, without an optimizer, outermost module calls."""
+"""Find the steps of a program: calls of `Optimizer.step()` or, if there is no optimizer, outermost module calls."""
 
 from __future__ import annotations
 
