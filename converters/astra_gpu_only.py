@@ -91,7 +91,7 @@ class _Folding:
         self.chain_at: dict[int, int] = {}  # Maps the row of a computation to its index in the chain.
         self.comm_end: dict[int, int] = {}  # Maps the row of a communication to its end.
         self.comm_id: dict[int, int] = {}
-        self.sent: SimNode | None = None  # the last communication
+        self.sent: SimNode | None = None  # This is the last communication that was yielded.
         self.last_comm = 0  # row of the last communication that is not a receive
         self.on_stream: dict[int, tuple[int, int]] = {}  # Maps a stream to the id and end of its last node.
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))

@@ -55,7 +55,7 @@ def write_nodes(
     trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
 ) -> int:
     work, nodes_left = work_columns(trace), iter(nodes)
-    if roofline is not None:  # The bus limits a copy between host and device, not the memory of the device.
+    if roofline is not None:  # The bus limits copies between host and device, not memory.
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.nodes.category, copies)] = -1
     chunks = iter(lambda: list(itertools.islice(nodes_left, ROWS)), [])

@@ -221,7 +221,7 @@ def with_slowed_work(
         return agreement.ranks, ()
     share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)
     everyone = sorted(ranks)
-    slowing, others = set[tuple[int, int]](), 0  # (group, position in the group) of collectives
+    slowing, others = set[tuple[int, int]](), 0  # Each item is (group, position of a collective in the group).
     for rank, comms in ranks.items():
         beside = timeline.ranks[sources[rank]].beside
         slow = [(place, comm.kind in _ON_RINGS) for place, comm in _places(comms) if comm.row in beside]

@@ -33,8 +33,8 @@ def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
     """Split the time of threads by the innermost open row; a row that begins inside another row ends inside it."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
-    pieces: list[int] = []  # (start, end, row) of each piece, all in one flat list
-    stack: list[tuple[int, int]] = []  # (end, row) of each open row, the innermost last
+    pieces: list[int] = []  # One flat list contains (start, end, row) of each piece.
+    stack: list[tuple[int, int]] = []  # Each open row has an (end, row); the innermost is last.
     thread, cursor = None, 0
 
     def close(until: int) -> int:

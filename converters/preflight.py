@@ -141,7 +141,7 @@ def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> Preflight
 
 def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> tuple[int | None, float]:
     """Check the network files next to a set; return their number of dimensions and the endpoint delay in ns."""
-    from .astra_config import dimensions_of, endpoint_delay_of, flaws_of_files, network_files_of  # few sets have them
+    from .astra_config import dimensions_of, endpoint_delay_of, flaws_of_files, network_files_of  # few sets have any
 
     files = network_files_of(prefix)
     if files is None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 Profile = Literal["chakra", "astra-sim"]
 Level = Literal["error", "warning"]
 _LEVELS: tuple[Level, ...] = ("error", "warning")
-_MAX_TEXT = 400  # in characters; values from the trace can have any length
+_MAX_TEXT = 400  # number of characters; values from the trace can have any length
 
 
 class Kind(NamedTuple):

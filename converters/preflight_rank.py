@@ -408,7 +408,7 @@ def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
         turn[node] = number
     for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
         needs[target].append(source)
-    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication up to and before each node
+    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication up to each node, and before it
     for node in order.tolist():
         waits[node] = max((latest[needed] for needed in needs[node]), default=-1)
         latest[node] = max(waits[node], turn[node])

@@ -31,7 +31,7 @@ from .comm_types import (
 from .execution_trace.arguments import PROCESS_GROUPS, call_records, recorded_groups
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
-UNKNOWN: Final = 1000  # replaces the kind of a collective that could not be identified
+UNKNOWN: Final = 1000  # This value replaces the kind of a collective that could not be identified.
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 _KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
 _NAMES = {kind: name for name, kind in _KINDS.items()}

@@ -45,7 +45,7 @@ def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False,
     keep = FieldFilter(names=names)
     try:
         return _Copy(blob.data, keep).write(path)
-    except UNREADABLE:  # another layout, or damaged
+    except UNREADABLE:  # The layout is unusual, or the file is damaged.
         data = blob.data[:]
     try:
         return _Copy(data, keep, parsed=True).write(path)

@@ -16,7 +16,7 @@ from ..trace.columns import IntColumn, joined_ranges
 _BITS = 14  # This many bits, two bytes of a varint, are written at once.
 _MASK, _MORE = (1 << _BITS) - 1, 1 << _BITS
 _UINT64 = (1 << 64) - 1
-VARINT, FIXED64, DELIMITED = 0, 1, 2  # wire types
+VARINT, FIXED64, DELIMITED = 0, 1, 2  # These are protobuf's wire types.
 _LEAST_TAG = 1 << 3  # In a tag, the low three bits are the wire type, and field numbers start at 1.
 # Number of bytes after the tag for each wire type; 0 if it varies (varints and strings), −1 if unsupported.
 _SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])

@@ -25,7 +25,7 @@ START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)  # These ar
 _EXAMPLES: tuple[dict[str, Any], ...] = ({"name": "x"}, {"inputs": IOInfo()}, {"outputs": IOInfo()})
 _ATTRIBUTE = Node(attr=[AttributeProto()]).SerializeToString()
 _DATA_DEPS = Node(data_deps=[1]).SerializeToString()[:1]
-NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)  # tags of `Node` fields
+NAME, INPUTS, OUTPUTS = (Node(**field).SerializeToString()[:1] for field in _EXAMPLES)  # tags of fields of `Node`
 _VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for field in ("values", "shapes", "types"))
 
 

@@ -104,7 +104,7 @@ class Messages(NamedTuple):
 
 class NodeHeads(NamedTuple):
     ids: npt.NDArray[np.uint64]
-    kinds: IntColumn  # values of NodeType
+    kinds: IntColumn  # The kinds are values of NodeType.
     micros: npt.NDArray[np.uint64]  # durations in µs
     degrees: IntColumn  # number of dependencies per node
     depends_on: npt.NDArray[np.uint64]  # the dependencies of all nodes, concatenated

@@ -33,7 +33,7 @@ from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offs
 from .sections import Counterpart, decode_section
 
 _BLOCK = 4 << 20
-_CUTS_TRIED = 64  # limits the time spent on wrong cuts, inside strings or nested arrays
+_CUTS_TRIED = 64  # This limits the time spent on wrong cuts inside strings or nested arrays.
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link), or convert it to .et with --without-times"
@@ -213,7 +213,7 @@ class _Reader:
                 raise self._first_bad(key, part, self.rows.builder.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
             starts, at = list[int](), part.at
-            for length in lengths.tolist():  # skip the white space and comma between two elements
+            for length in lengths.tolist():  # This skips the white space and comma between two elements.
                 starts.append(at := self.data.find(b"{", at))
                 at += length
             start = np.array(starts, np.int64)

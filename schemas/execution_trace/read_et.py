@@ -83,9 +83,9 @@ class ExecutionTrace:
     file: str
     schema: str  # from "1.0.1" to "1.1.1-chakra.1.0.0"
     flat: bool  # True for the layout of 1.0.1, False if nodes have `ctrl_deps` and `attrs`
-    pid: int  # −1 if unknown
+    pid: int  # −1 if the process id is unknown
     started_s: int  # local start time in seconds since the epoch, computed as if it were UTC; −1 if unknown
-    duration_s: float  # 0 if unknown
+    duration_s: float  # 0 if the duration is unknown
     before: bytes  # the file's text up to and including the "[" of `nodes`
     after: bytes  # the file's text from the "]" of `nodes` to the end
     texts: NodeTexts

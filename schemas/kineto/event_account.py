@@ -46,9 +46,9 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # As an odd factor it loses nothing, an
 
 @dataclass(frozen=True)
 class EventAccount:
-    read: dict[str, int] = field(default_factory=dict)  # count per category, or per "flow", "memory" or "end of a pair"
-    not_used: dict[str, int] = field(default_factory=dict)  # count per category, or per phase for events that have none
-    dropped: dict[str, int] = field(default_factory=dict)  # count per reason
+    read: dict[str, int] = field(default_factory=dict)  # counts per category, "flow", "memory" or "end of a pair"
+    not_used: dict[str, int] = field(default_factory=dict)  # counts per category, or per phase if there is none
+    dropped: dict[str, int] = field(default_factory=dict)  # counts per reason for dropping events
 
     __repr__ = brief
 

@@ -32,7 +32,7 @@ _Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class EventPart:
-    spans: list[tuple[int, int, int]]  # one (begin, end, number of events) per block
+    spans: list[tuple[int, int, int]]  # Each block has a (begin, end, number of events).
     events: _Columns  # columns of `EventTable`, except that `index` counts from the part's first event
     flows: _Columns
     memory: _Columns

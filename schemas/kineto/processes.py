@@ -137,8 +137,8 @@ _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
 # Matches calls that the main process of a rank makes but its child processes do not make.
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
 _SKEW_NS = 20_000  # Clocks of host and device may differ by this much: a kernel may seem to start before its launch.
-# At least this share of a process's GPU events must match its launches; the higher share applies if nothing else
-# identifies the process. Events that were launched before the recording cannot match.
+# At least this share of a process's GPU events must match its launches; the higher share if only launches match.
+# Events that were launched before the recording cannot match.
 _MOST, _NEARLY_ALL = 0.75, 0.95
 
 

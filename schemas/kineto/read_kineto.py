@@ -170,7 +170,7 @@ class MemoryTable:
     address: IntColumn  # −1 if not recorded
     allocated: IntColumn  # total bytes that the device's allocator has allocated after the event; −1 if not recorded
     reserved: IntColumn  # total bytes that the device's allocator has reserved after the event; −1 if not recorded
-    device_type: IntColumn  # values of c10::DeviceType
+    device_type: IntColumn  # The device types are values of c10::DeviceType.
     device: IntColumn  # −1 for the CPU
 
     __repr__ = brief

@@ -299,7 +299,7 @@ class _Stored:
     end: IntColumn
     code: IntColumn  # each row's index into `signatures`; −1 if it has no signature
     signatures: Sequence[bytes]  # the distinct inputs and outputs, as JSON
-    sizes: IntColumn  # number of bytes that each row copies; −1 if it is not a copy
+    sizes: IntColumn  # number of bytes that each row copies or sets; −1 for other rows
     launch: IntColumn  # each row's index into `launches`; −1 if it has no launch arguments
     launches: Sequence[bytes]  # the distinct launch arguments, as JSON
 

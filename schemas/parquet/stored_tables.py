@@ -120,7 +120,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     summary: dict[str, Any]  # the `etplus` object in the root of the ET+ file
     header: dict[str, tuple[int, int]]  # Maps other keys in the root to the (begin, end) of their values in the text.
     digests: dict[str, str]  # Maps each file except the records to its blake2b digest in hexadecimal.
-    chunks: list[tuple[int, str]]  # one (start, blake2b digest) per piece of the text
+    chunks: list[tuple[int, str]]  # Each piece of the text has a (start, blake2b digest).
 
 
 class StoredDigests(msgspec.Struct):

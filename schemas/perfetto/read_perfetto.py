@@ -359,7 +359,7 @@ class PacketSequence:
         self.names: dict[str, dict[int, Any]] = {kind: {} for kind in _NAMED}
         self.texts: dict[int, str] = {}
         self.arguments: dict[int, str] = {}  # Maps an iid to the name of the launch argument.
-        self.track, self.clock = 0, 0  # default values for packets that omit them
+        self.track, self.clock = 0, 0  # These defaults apply to packets that omit the values.
 
     def take(self, packet: Any) -> None:
         """Apply the state that a packet sets for itself and for later packets."""

@@ -61,7 +61,7 @@ class RecordArray:
     start: int  # offset of the "{" of the first record, or of the "]" that closes an empty array
     end: int  # offset of the "]" that closes the array
     separator: bytes  # text from the space before "}" to the first key of the next record; b"" if there is one record
-    opener: int  # number of bytes of the separator that belong to the next record ("{" and the first key)
+    opener: int  # number of bytes at the end of the separator that belong to the next record ("{" and its first key)
     header: dict[str, msgspec.Raw]  # the document's other keys and their undecoded values
 
     def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:

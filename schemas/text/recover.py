@@ -184,7 +184,7 @@ class _Salvage:
             if not spaces:
                 continue
             space = Counter(spaces).most_common(1)[0][0]
-            # without a line break, require a comma or bracket: unescaped JSON in a string may look like a record
+            # Without a line break, a comma or bracket is required: JSON in a string may look like a record.
             before = rb"[^:\s]" if b"\n" in space else rb"[}\],\[]"
             self._start = re.compile(form % (before, re.escape(space), keys))
             return
