@@ -192,7 +192,7 @@ ATTENTION = {name: how for names, how in _SPELLINGS.items() for name in names.sp
 
 # Paged key-value caches
 
-# Operators from vLLM, SGLang, FlashInfer, AITER and flash-attn.
+# These operators come from vLLM, SGLang, FlashInfer, AITER and flash-attn.
 _PAGED = re.compile(
     r"(?:.*::)?(?:\w*_)?(?:"
     r"unified_attention|unified_attention_with_output|paged_attention\w*|pa_fwd\w*|pa_decode\w*|mha_batch_prefill\w*"

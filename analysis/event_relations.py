@@ -12,8 +12,8 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
-# ET+ edge kinds. "caller" is the enclosing call, "operator" the innermost call that launched a GPU event, and "forward"
-# the forward operator of a backward operator.
+# These are ET+ edge kinds. "caller" is the enclosing call; "operator" is the innermost call that launched a GPU event.
+# "forward" is the forward operator of a backward operator.
 RELATIONS = (*EDGE_KINDS, "caller", "operator", "forward")
 _CALLER, _OPERATOR, _FORWARD, _LAUNCH = (RELATIONS.index(kind) for kind in ("caller", "operator", "forward", "launch"))
 # The autograd engine records this call around each backward operator, with the operator's sequence number.

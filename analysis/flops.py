@@ -45,7 +45,7 @@ class Operator:
     flops: Callable[[Signature], int | None] | None = None
     outputs: _Outputs | None = None  # used if no outputs are recorded; returns shapes (for the call's dtype) or tensors
     moved: Callable[[Signature], int | None] | None = None  # bytes moved, if not the sum of inputs and outputs
-    parts: int = 1  # number of kernels that share the FLOPs; for example, the backward of a convolution has two
+    parts: int = 1  # number of kernels that share the FLOPs; two for the backward of a convolution
     product: Callable[[Signature], Product | None] | None = None
     elements: Literal["", "input", "output", "rotated"] = ""  # the tensors whose elements `element_flops` counts
 

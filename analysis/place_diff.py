@@ -28,8 +28,8 @@ from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MOST_PAIRS = 1_000_000  # maximum line pairs per function to align by operators; larger functions use line numbers
-_SIMILAR = 0.5  # minimum share of identical functions for which two files with different names are matched
+_MOST_PAIRS = 1_000_000  # A function with more line pairs than this is aligned by line numbers instead of operators.
+_SIMILAR = 0.5  # Two files with different names are matched if at least this share of their functions is identical.
 _Operators = tuple[tuple[str, int], ...]  # operators that a line calls, with the number of calls per iteration
 
 
@@ -306,7 +306,7 @@ def _in_order(
     below: dict[int, list[int]] = {}
     for path in order[used[order]].tolist():
         caller = int(above[path])
-        while caller >= 0 and not used[caller]:  # the caller began before the first iteration
+        while caller >= 0 and not used[caller]:  # The caller began before the first iteration.
             caller = int(above[caller])
         below.setdefault(caller, []).append(path)
     rows: list[PathRow] = []

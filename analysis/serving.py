@@ -24,7 +24,7 @@ _LIBRARY = (
 Moved = Callable[[Signature], int | None]
 
 
-# Bytes of memory-bound operators
+# The functions below count the bytes of memory-bound operators.
 
 
 def moved_once(signature: Signature) -> int | None:
@@ -48,7 +48,7 @@ def moved_by_norm_with_add(signature: Signature) -> int | None:
     If one result tensor precedes these arguments, only the residual is written; if two do, neither is written.
     """
     tensors = signature.tensors
-    rows = [one for one in tensors if one.shape == tensors[0].shape]  # includes quantized results of the same shape
+    rows = [one for one in tensors if one.shape == tensors[0].shape]  # also quantized results of the same shape
     if len(rows) < 2:
         return None
     written = {2: rows, 3: rows[-1:]}.get(len(rows), [])
@@ -120,7 +120,7 @@ def moved_by_quantisation(signature: Signature) -> int | None:
     narrow = [one for one in tensors if itemsize(one.dtype) == 1 and len(one.shape) > 1]
     if not wide:
         return None
-    returned = () if narrow else signature.outputs or (Tensor((wide[0].numel // 2,), "uint8"),)  # 4 bits or more
+    returned = () if narrow else signature.outputs or (Tensor((wide[0].numel // 2,), "uint8"),)  # at least 4 bits
     return total_bytes((*tensors, *returned))
 
 
@@ -131,7 +131,7 @@ def moved_by_quantising_norm(signature: Signature) -> int | None:
     narrow = [one for one in tensors if one.shape == tensors[0].shape and itemsize(one.dtype) == 1]
     if not rows:
         return None
-    returned = () if narrow else signature.outputs or (Tensor((rows[0].numel // 2,), "uint8"),)  # 4 bits or more
+    returned = () if narrow else signature.outputs or (Tensor((rows[0].numel // 2,), "uint8"),)  # at least 4 bits
     return total_bytes((*tensors, *returned, *(rows[-1:] if len(rows) == 2 else ())))
 
 
@@ -179,7 +179,7 @@ def counted_elements(name: str) -> Literal["", "input", "rotated"]:
     return "input" if re.search(r"norm|_and_mul", plain) else ""
 
 
-# Attention over caches, and experts without weights in the arguments; `attention.py` and `experts.py` count these.
+# `attention.py` and `experts.py` count attention over caches, and experts whose weights are not among the arguments.
 DEPENDS_ON_DATA = (
     "vllm::moe_forward vllm::moe_forward_shared vllm::unified_attention vllm::unified_attention_with_output"
     " vllm::unified_kv_cache_update _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention"
@@ -188,7 +188,7 @@ DEPENDS_ON_DATA = (
 )
 
 
-# GEMMs
+# The functions below find the GEMMs of serving libraries.
 
 _GEMM = re.compile(
     r"(?:vllm|_C|_rocm_C|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm|bitsandbytes|torchao|quantized"
@@ -259,7 +259,7 @@ def _fitting(
     m, k, (first, second) = prod(rows.shape[:-1]) // batch, rows.shape[-1] * wide, weights.shape[-2:]
     columns = {second for packed in _packings(weights, wide) if first * packed == k}
     columns |= {first for packed in _packings(weights, wide) if second * packed == k}
-    if itemsize(weights.dtype) == _WORD and first == k:  # packed along n
+    if itemsize(weights.dtype) == _WORD and first == k:  # The weights are packed along n.
         columns |= {one.shape[-1] for one in others if one.shape[-1] in (second * 4, second * 8)}
     given = {n for rows_, n, k_ in zip(numbers, numbers[1:], numbers[2:], strict=False) if (rows_, k_) == (m, k)}
     for n in given or columns:

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _ALLOWED = ("SELECT", "EXPLAIN")
-# Forbids files, network, Python variables, extensions and spilling to disk. DuckDB applies settings in this order.
+# These settings forbid files, network, Python variables, extensions and spilling to disk. DuckDB applies them in order.
 _SANDBOX = {
     **dict.fromkeys(("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions"), "false"),
     **{"python_enable_replacements": "false", "temp_directory": "", "allow_community_extensions": "false"},
 }
-MEMORY = "2GB"  # default memory limit per query
+MEMORY = "2GB"  # the default memory limit of a query
 _SHOWN = 20
-_BATCH = 100_000  # rows fetched per batch
+_BATCH = 100_000  # number of rows that are fetched at a time
 _WORD = re.compile(r"[a-z_]+")
-# DuckDB types that Parquet or JSON cannot represent, also in lists and structs. Their values become text.
+# Parquet or JSON cannot represent these DuckDB types, also in lists and structs. Their values become text.
 _NO_VALUE = re.compile(r"\b(INTERVAL|UNION|BIT|BIGNUM|VARINT)\b")
-# Types with values that Python cannot represent, such as infinite timestamps and dates after the year 9999.
+# These types have values that Python cannot represent, such as infinite timestamps and dates after the year 9999.
 _TEMPORAL = re.compile(r"DATE|TIME")
-_TEXT_CELL = 150  # memory per cell, excluding its characters, needed to format a table as text
+_TEXT_CELL = 150  # memory per cell, without its characters, for formatting a table as text
 FRAMES, RANKS = ("ops", "kernels"), "ranks"
-SQL_TABLES = (*FRAMES, *VIEWS, RANKS)  # data frames, stored tables, and one row per rank
+SQL_TABLES = (*FRAMES, *VIEWS, RANKS)  # two data frames, the stored tables, and a table with one row per rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +163,7 @@ class SqlTables:
 
     def _rows(self, relation: Any) -> Any:
         """Return the rows as an Arrow table. DuckDB's limit excludes it, so memory use may double."""
-        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older DuckDB
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # needed for older DuckDB
         reader, batches, size = read(_BATCH), [], 0
         for batch in reader:
             batches.append(batch)
@@ -250,7 +250,7 @@ def _is_readable(column: Any) -> bool:
     try:
         for chunk in column.chunks:
             chunk.to_pylist()
-    except (OverflowError, ValueError):  # includes pyarrow errors
+    except (OverflowError, ValueError):  # This includes errors of pyarrow.
         return False
     return True
 
@@ -287,7 +287,7 @@ def _cell(value: Any) -> str | int | float | None:
     return value if value is None or type(value) in (str, int, float) else str(value)
 
 
-_IN_MEMORY = 4  # maximum number of ranks with tables in memory at a time
+_IN_MEMORY = 4  # At most this many ranks have tables in memory at the same time.
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from ..trace.tensors import MAX_STORAGE, TensorUses
 from ..trace.trace import Trace
 
 _RESIZES = re.compile(r"aten::_?resize\w*_")
-_ROUNDED = 512  # block size of allocators, except on CPU (kMinBlockSize in c10/core/AllocatorConfig.h)
+_ROUNDED = 512  # Allocators use blocks of this size, except on CPU (kMinBlockSize in c10/core/AllocatorConfig.h).
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Storages:
     """Storages of tensors. Each lifetime is a separate entry, because ids are reused after a storage is freed."""
 
     device: list[str]  # formatted like `str(torch.device)`
-    bytes: IntColumn  # rounded up to blocks of the device's allocator
-    begin: IntColumn  # ns, start of the creating call, or of the trace if the storage is older
-    end: IntColumn  # ns, end of the last call that uses the storage
-    call: Positions[int, CallIndex]  # creating call; −1 if the storage is older than the trace
+    bytes: IntColumn  # size in bytes, rounded up to whole blocks of the device's allocator
+    begin: IntColumn  # start of the creating call in ns, or start of the trace if the storage is older
+    end: IntColumn  # end of the last call that uses the storage, ns
+    call: Positions[int, CallIndex]  # the call that created the storage, or −1 if the storage is older than the trace
     first: IntColumn  # `uses[first[k]:first[k + 1]]` are the calls that use storage k as input or output
     uses: Positions[int, CallIndex]
 

@@ -159,7 +159,7 @@ class Analysis(Suggests):
         return float(np.mean([iteration.latency_ns for iteration in self.iterations])) if self.iterations else None
 
 
-# Row classes of the tables in JSON and CSV, in output order.
+# The row classes of the tables in JSON and CSV, in output order.
 TABLES: dict[str, type[Row]] = {
     **{"streams": StreamUse, "device_use": DeviceUse, "iteration_list": Iteration, "breakdown": BreakdownRow},
     **{"kernels": KernelRow, "gemms": GemmRow, "host_ops": HostOp, "operators": OperatorRow, "modules": ModuleRow},
@@ -181,7 +181,7 @@ def table_of(analysis: Analysis, name: str) -> Records[Any]:
     return analysis.others[name]
 
 
-GROUP = "etplus.analysis_tables"  # entry-point group; name: table name; value: function `Analysis -> Table`
+GROUP = "etplus.analysis_tables"  # entry-point group; each entry maps a table name to a function `Analysis -> Table`
 _TAKEN = (
     *(*TABLES, "file", "rank", "damage", "notes", "devices", "host", "iterations"),
     *("consecutive_kernel_delay_ns", "kernel_labels", "flops_coverage", "findings"),

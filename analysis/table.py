@@ -31,7 +31,7 @@ from ..trace.text_tables import Cell, number, share
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
-else:  # only for type checkers; available in `typing` since Python 3.11
+else:  # This import is only for type checkers; `typing` contains it since Python 3.11.
 
     def dataclass_transform(**_: Any) -> Callable[[type], type]:
         return lambda cls: cls
@@ -51,7 +51,7 @@ class Column(NamedTuple):
     null: bool
     certainty: str
     doc: str
-    heading: str  # shown in the terminal and on the page, without the unit
+    heading: str  # shown as heading in the terminal and on the page, without the unit
 
     @classmethod
     def of(cls, name: str, declared: _Declared, annotation: Any, doc: str = "") -> Column:
@@ -199,7 +199,7 @@ class Row(Suggests):
     title: ClassVar[str] = ""
     # Columns shown in the terminal; empty means all. The first column contains names. "mean_ns µs" prints a time in µs.
     shown: ClassVar[tuple[str | TextColumn, ...]] = ()
-    above: ClassVar[Callable[[Any], str] | None] = None  # text for an extra line above each row, for long names
+    above: ClassVar[Callable[[Any], str] | None] = None  # the text of an extra line above each row, used for long names
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, repr=False)(cls)
@@ -312,7 +312,7 @@ class PlainRows(Suggests):
         return shortened(f"<{len(self):,} rows: {', '.join(self._frame())}>", 79)
 
 
-_LINES, _SHOWN, _WIDTH = 24, 20, 80  # lines per screen; rows per repr; columns per line
+_LINES, _SHOWN, _WIDTH = 24, 20, 80  # maximum lines per screen, rows per repr, and columns per line
 
 
 def listed(tables: Mapping[str, Sized]) -> str:
@@ -334,7 +334,7 @@ class Records(Suggests, list[T]):
         **{"rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`"}
     }
 
-    if not TYPE_CHECKING:  # keep the types of `list` for type checkers
+    if not TYPE_CHECKING:  # This keeps the types of `list` for type checkers.
 
         def __getitem__(self, index: Any) -> Any:
             if isinstance(index, str):

@@ -68,10 +68,10 @@ class Difference(Suggests):
     b: str
     device_a: str
     device_b: str
-    per_iteration: bool  # True if numbers are means per iteration; False if they cover whole traces
+    per_iteration: bool  # True if the numbers are means per iteration; False if they cover whole traces
     iterations_a: int
     iterations_b: int
-    outside_a: tuple[int, int]  # number and total ns of GPU events launched outside iterations
+    outside_a: tuple[int, int]  # number and total duration (ns) of the GPU events launched outside iterations
     outside_b: tuple[int, int]
     total_a: float  # device time, ns
     total_b: float
@@ -79,7 +79,7 @@ class Difference(Suggests):
     kernels: list[DiffRow]
     latency_a: float  # ns per iteration if iterations are compared, else the duration of the trace; 0 if unknown
     latency_b: float
-    damage: tuple[str, ...] = ()  # sentences about problems in the files
+    damage: tuple[str, ...] = ()  # sentences about damage in the files
     paths: list[PathRow] = field(default_factory=list)
     phases: list[PhaseChange] = field(default_factory=list)
     lines: list[LineRow] = field(default_factory=list)
@@ -179,8 +179,8 @@ class _ComparedPart:
     breakdown: list[BreakdownRow]
     kernels: list[KernelRow]
     iterations: Sequence[Iteration]
-    events: IntColumn  # positions in `Trace.gpu`
-    outside: tuple[int, int]  # number and total ns of all other GPU events
+    events: IntColumn  # positions of the compared events in `Trace.gpu`
+    outside: tuple[int, int]  # number and total duration (ns) of all other GPU events
 
     @classmethod
     def of(cls, analysis: Analysis, per_iteration: bool) -> _ComparedPart:

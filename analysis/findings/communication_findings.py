@@ -23,11 +23,11 @@ from .places import where_of
 from .proofs import time_of_rows
 from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
 
-# Transfers are reported if a larger share is exposed. If three buckets overlap the compute that produces them, the
-# last bucket, a third, stays exposed. Bucketing cannot do better.
+# A transfer is reported only if more than this share is exposed. Bucketing cannot do better: if it uses three buckets,
+# the last bucket (a third) stays exposed, because no compute is left to hide it.
 HIDDEN_AS_A_RULE = 0.4
-# Assumed number of pieces per transfer. Compute hides all pieces except the last. More pieces would add latency, but
-# compute would hide little more.
+# Assumed number of pieces per transfer. Compute hides all pieces except the last.
+# More pieces would add latency, and compute would hide little more.
 PIECES = 4
 # Maximum size of a small message. At 1 GB/s, its transfer takes less time than the start of a collective.
 SMALL_BYTES = 256 << 10

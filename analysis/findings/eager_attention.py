@@ -31,8 +31,8 @@ _TILE = 64
 _SHARES = (0.3, 0.45, 0.7)
 _LAUNCH_NS = 3_000  # minimum duration of a kernel
 _BACKWARD_WORK = 2.5  # A fused backward recomputes the scores, so it runs five GEMMs; the forward runs two.
-# If no peak is known: time of the fused operator divided by the time of both GEMMs: most, usual, least. On a CPU, small
-# attentions gain little: 12% of an untraced step that spends 65% in attention.
+# If no peak is known: time of the fused operator divided by the time of both GEMMs: most, usual, least.
+# On a CPU, small attentions gain little: 12% of an untraced step that spends 65% in attention.
 _OF_PRODUCTS, _OF_PRODUCTS_CPU = (1.15, 0.95, 0.6), (2.0, 1.5, 1.0)
 
 # Fused PyTorch operators. Users cannot change what runs inside them.

@@ -12,8 +12,8 @@ from ...trace.columns import IntColumn
 if TYPE_CHECKING:
     from .case import Case
 
-# Certainty of a finding. Confirmed: the trace shows the problem and its cost. Inferred: the trace shows a symptom that
-# usually has this cause. Predicted: the trace shows a symptom that often has this cause.
+# Certainty of a finding. Confirmed: the trace shows the problem and its cost.
+# Inferred or predicted: the trace shows a symptom that usually (inferred) or often (predicted) has this cause.
 CONFIRMED, INFERRED, PREDICTED = "confirmed", "inferred", "predicted"
 
 
@@ -23,8 +23,8 @@ class Evidence:
 
     text: str  # states what the number means
     value: float | None  # None if the text contains several numbers
-    unit: str  # "ns", "bytes", "events", "share", "FLOP/s", …
-    command: str  # command that shows the number, such as "etplus analyze trace.json"
+    unit: str  # the unit of `value`: "ns", "bytes", "events", "share", "FLOP/s", …
+    command: str  # the command that shows the number, such as "etplus analyze trace.json"
 
     __repr__ = brief
 

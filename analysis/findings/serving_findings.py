@@ -20,7 +20,7 @@ from .places import where_of
 
 WAITS = 0.1  # minimum share of the decode time that decode waits for prefill; a tenth is normal
 FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before its first kernel; a launch takes 1 or 2%
-# Minimum share of the tokens of padded steps that is padding. Captured sizes grow by 8, so large batches always
+# Minimum share of padding among the tokens of padded steps. Captured sizes grow by 8, so large batches always
 # contain a few padding tokens.
 PADDED = 0.1
 # Minimum share of the time from the first to the last device event that is idle in steps with graphs. If an engine

@@ -19,7 +19,7 @@ from ..sql import SqlTables
 from ..summary import Analysis
 
 _T = TypeVar("_T")
-_KEPT = 12  # maximum number of cached results for selected steps; results for whole traces always stay cached
+_KEPT = 12  # At most this many results for selected steps are cached; results for whole traces always stay cached.
 
 
 class ServedTraces:

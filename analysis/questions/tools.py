@@ -26,15 +26,15 @@ from ..summary import row_classes, table_of
 from ..table import Row
 from .served_traces import ServedTraces
 
-MOST_CHARACTERS = 6_000  # maximum characters per answer, about 2,000 tokens; longer tables continue with `offset`
+MOST_CHARACTERS = 6_000  # maximum characters in an answer (about 2,000 tokens); longer tables continue with `offset`
 _ROWS = 50
 _TRACES = 4
 _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.S | re.ASCII)
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
     **{"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 }
-NAME_WIDTH = 100  # maximum characters per name: keeps CUTLASS and Triton kernels distinct; 30 names fit 2,000 tokens
-PROSE_WIDTH = 300  # maximum characters per sentence that may quote names
+NAME_WIDTH = 100  # A name has at most this many characters: enough to distinguish CUTLASS and Triton kernels.
+PROSE_WIDTH = 300  # A sentence that may quote names has at most this many characters.
 _BLANKS = re.compile(r"\s+")
 # Characters that start or end tags, comments and chat turns (`</x>`, `<|x|>`, `<!--`). C++ names do not contain them.
 _MARKUP = re.compile(r"<(?=[/|!?])|(?<=\|)>")
