@@ -288,11 +288,11 @@ class GpuWaits:
     """Maps each computation to the communications it waits for, and vice versa; keys and values are rows.
 
     Attributes:
-        on_gpu: computation → communications that its stream waits for.
-        through_host: computation → communications and GPU events that the host awaits before submitting it.
-        inside: operator → communications on the host that it waits for while it runs.
-        asked: computation → (when the host began such a wait in ns, awaited row); `_END` → all later waits.
-        before_comm: communication → computations that its stream waits for.
+        on_gpu: maps a computation to the communications that its stream waits for.
+        through_host: maps a computation to the communications and GPU events that the host awaits before submitting it.
+        inside: maps an operator to the communications on the host that it waits for while it runs.
+        asked: maps a computation to (start of such a wait in ns, awaited row), and `_END` to all later waits.
+        before_comm: maps a communication to the computations that its stream waits for.
     """
 
     def __init__(self, trace: Trace, rows: IntColumn, comms: Sequence[Communication]) -> None:

@@ -1,4 +1,4 @@
-"""Add FLOPs, bytes and counters to a trace file without changing any other bytes."""
+"""Add FLOPs, bytes and counters to a trace file, but change no other bytes of the file."""
 
 from __future__ import annotations
 

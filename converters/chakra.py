@@ -303,7 +303,7 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """Return the fields that only GPU events have; a `pg_name` or `tid` without a field goes into `further`."""
+    """Return the fields that only GPU events have; a `pg_name` or `tid` that has no field goes into `further`."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name

@@ -108,12 +108,12 @@ class RankTimeline:
     """The slices of one rank and their processes and threads in the output.
 
     Args:
-        zero: wall-clock time of the output's time 0, in ns.
+        zero: the wall-clock time in ns that is the output's time 0.
         others: the events from `other_events`.
         alone: True if this is the only rank.
 
     Attributes:
-        rows: rows with a time, in the order of their slices.
+        rows: the rows that have a time, in the order of their slices.
         lane: 0, or a higher number if the row overlaps another row.
         pid, tid: with several ranks the pid is the rank, and tids are unique, because Perfetto would mix them up.
         finish: the end in ns at which each row is shown.

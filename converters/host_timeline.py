@@ -37,12 +37,12 @@ class ReplayedRank:
 
     Attributes:
         trace: the trace with the replay's times since the job's start; operators of the backend have no times.
-        start, end: int64, replay points of each row, numbered in the order of each thread; −1 for rows without points.
-        released: int64 (n, 3): a communication, a point that waits for it, and the point's row.
-        transferred: id of a communication → when its data arrives.
-        met_ns: row of a sent message → when both ranks are ready.
-        measured_ns: row of a communication → recorded time until its data arrived.
-        beside: rows of communications whose transfer overlaps work.
+        start, end: int64, the replay points of each row, numbered in thread order; −1 if the row has no points.
+        released: int64 (n, 3); a row has a communication, a point that waits for it, and the point's row.
+        transferred: maps the id of a communication to the time when its data arrive.
+        met_ns: maps the row of a sent message to the time when both ranks are ready.
+        measured_ns: maps the row of a communication to the recorded time until its data arrived.
+        beside: the rows of communications that transfer data while the rank works.
     """
 
     trace: Trace
@@ -192,7 +192,7 @@ def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bo
 
 
 def sized_by(agreement: Agreement, network: Network) -> Agreement:
-    """Scale sizes by the network's efficiency, so that communications take the same time on a network without it."""
+    """Scale sizes by the network's efficiency, so that communications take the same time if efficiency is ignored."""
     if not network.efficiency:
         return agreement
 

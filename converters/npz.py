@@ -1,4 +1,4 @@
-"""Convert ET+ to arrays in the TpuGraphs format: a single graph, or a dataset with a split."""
+"""Convert ET+ to arrays in the TpuGraphs format: a single graph, or a dataset that is split."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class _NsightSystems:
 
 
 class _Timeline:
-    """Reads Kineto JSON, Perfetto traces and ET+; only a whole JSON file shows whether it is Kineto or ET+."""
+    """Reads Kineto JSON, Perfetto traces and ET+; only the whole JSON file shows if it is Kineto or ET+."""
 
     name = "kineto"
 

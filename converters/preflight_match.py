@@ -107,7 +107,7 @@ def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
 def _same(
     table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, parts: int, findings: PreflightFindings
 ) -> bool:
-    """Return whether two ranks run the same collectives of a group; report the first difference."""
+    """Return True if two ranks run the same collectives of a group; else report the first difference."""
     name = f"group {group}" if group else "all ranks"
     if len(ours) != len(theirs) and _name_missing(table, name, ours, theirs, rank, findings):
         return False
@@ -207,7 +207,7 @@ class _Merged:
     messages: tuple[IntArray, IntArray]
 
     def check_order(self, findings: PreflightFindings) -> bool:
-        """Report a deadlock that occurs if ranks run communications one by one in order; return whether it occurs."""
+        """Return True and report a deadlock if running each rank's communications one by one in order causes it."""
         rows = np.arange(len(self.event) - 1)
         rows = rows[self.table.rank[:-1] == self.table.rank[1:]]
         before, after = self.event[rows], self.event[rows + 1]

@@ -1,4 +1,4 @@
-"""Issue the nodes of a set as ASTRA-sim does, to see whether every rank finishes.
+"""Issue the nodes of a set as ASTRA-sim does, to find out if every rank finishes.
 
 An order of communications that looks like a deadlock is often harmless, because durations decide which node is ready
 first. Per rank, ASTRA-sim runs one CPU node, one computation, and one collective or send at a time, lowest id first;

@@ -67,7 +67,7 @@ def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) ->
 
 
 def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
-    """Return whether an output is "-", a device, or has a suffix of the format; otherwise it is a prefix or folder."""
+    """Return True if an output is "-", a device, or has a suffix of the format; else it is a prefix or folder."""
     path = Path(output)
     special = path.exists() and not path.is_file() and not path.is_dir()
     return os.fspath(output) == "-" or path.name.lower().endswith(exporter_for(output, to).suffixes) or special

@@ -1,1 +1,1 @@
-"""Trace file formats: typed records, readers, writers and validation, without linking logic."""
+"""Trace file formats: typed records, readers, writers and validation. Linking is not part of this package."""

@@ -100,7 +100,7 @@ def _known_groups(trace: Trace) -> dict[str, list[int]]:
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:
     """Return a rank's process groups, and its communications as int64 (`COMMUNICATION_COLUMNS`, n) in program order.
 
-    Times are wall-clock ns; `group` is a position in the groups. Messages without a known peer are left out, and
+    Times are wall-clock ns; `group` is a position in the groups. Messages are left out if their peer is unknown;
     communications of unknown kind are left out unless `unknown` is set.
     """
     groups: dict[Group, int] = {}

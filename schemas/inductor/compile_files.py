@@ -205,7 +205,7 @@ def read_node_mappings(source: Source) -> CompiledGraph:
 
 
 def _kernel(key: str, given: _Kernel | None) -> CompiledKernel | None:
-    """Return the kernel if the name has a handle, else None, because Inductor lists some kernels again without it."""
+    """Return the kernel if its name has a handle, else None: Inductor lists some kernels again without a handle."""
     name, _, handle = key.rpartition(":")
     if not name or not (handle.isascii() and handle.isdecimal()) or len(handle) > 9:
         return None

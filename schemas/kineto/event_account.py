@@ -108,7 +108,7 @@ def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> 
     """Remove duplicate events from the tables, and return the number of removed events.
 
     Duplicates agree in everything except recorder ids. Only these ids distinguish a recursive call of less than 1 µs
-    from its caller, so calls without correlation must also have equal ids. Other events must agree in all bytes.
+    from its caller, so calls that have no correlation must also have equal ids. Other events must agree in all bytes.
     """
     rows = _suspects(tables["events"], _PLACE)
     events, count = {key: column[rows] for key, column in tables["events"].items()}, 0

@@ -236,7 +236,7 @@ def find_ranks(source: Source) -> list[NsysRank]:
 
 
 def ranks_of(database: Database, path: str) -> list[NsysRank]:
-    """Return the ranks of an open export; a process without GPU work is a rank only if no process has GPU work."""
+    """Return the ranks of an open export; a process that has no GPU work is a rank only if no process has any."""
     found = {pair for table in GPU_TABLES for pair in database.pairs(table, f"globalPid / {PROCESS}", "deviceId")}
     if not found:
         found = {pair for table in _CPU_TABLES for pair in database.pairs(table, f"globalTid / {PROCESS}", "-1")}

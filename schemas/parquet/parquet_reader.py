@@ -312,7 +312,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors per signature; the last entry is for nodes without one. Parts of the trace share this."""
+        """The tensors per signature; the last entry is for nodes that have none. Parts of the trace share them."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:

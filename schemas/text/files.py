@@ -52,7 +52,7 @@ class Blob(Generic[D]):
 
 
 def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
-    """Read an input into memory and decompress it. With `trace`, refuse other file formats with a specific message."""
+    """Read an input into memory and decompress it. If `trace`, refuse other formats and name them."""
     blob = _open(source, sys.maxsize, progress)
     if trace:
         refuse_foreign(blob.name, blob.data[:HEAD])

@@ -1,4 +1,4 @@
-"""Split the array of records in a trace file ("nodes", "traceEvents") into record texts without parsing.
+"""Split the array of records in a trace file ("nodes", "traceEvents") into the JSON of each record, without parsing.
 
 The array is cut at the separator that its writer uses between records: from "}" to the next record's first quoted key.
 Strings do not contain the separator, but nested arrays may. A block that ends there fails to decode; readers then use
