@@ -39,7 +39,7 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
     are not available, so its groups remain whole.
 
     Args:
-        used: per given rank, the groups of its communications.
+        used: the groups of each given rank's communications.
         world: number of ranks in the job, 0 if unknown.
 
     Example:

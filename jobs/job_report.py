@@ -57,7 +57,7 @@ class Mismatch(RecordStruct, frozen=True):
     kind: Literal["missing", "size", "order", "type"]
     group: str  # name of the group, "" for all ranks
     group_ranks: tuple[int, ...]  # ranks in the group
-    position: int  # position of the collective in the group's order on most ranks, counted from 0
+    position: int  # 0-based position of the collective in the group's order, as seen on most ranks
     collective: str  # name of the collective on most ranks
     bytes: int  # size of the collective on most ranks
     ranks: tuple[int, ...]  # ranks that differ from most ranks

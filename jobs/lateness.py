@@ -39,7 +39,7 @@ def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
 
 def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[Lateness]:
     """Return how often each rank arrived last, how long it waited, and how long others waited for it."""
-    numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # as in `Lateness`
+    numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # fields of `Lateness`
     for group in matched:
         arrived = arrivals(group, offsets)
         for i, rank in enumerate(group.ranks):

@@ -30,7 +30,7 @@ class Matched:
     position: IntColumn  # position in the group's sequence of collectives; shape (n,)
     kind: IntColumn  # kind on the lowest rank; shape (n,)
     bytes: IntColumn  # size on the lowest rank; shape (n,)
-    node: IntColumn  # node ids; shape (n, r)
+    node: IntColumn  # node ids of the communications; shape (n, r)
     start: IntColumn  # start in wall-clock ns on each rank's clock; shape (n, r)
     end: IntColumn  # end in wall-clock ns on each rank's clock; shape (n, r)
     on_host: npt.NDArray[np.bool_]  # True if all ranks run the communication on the host; shape (n,)

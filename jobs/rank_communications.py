@@ -20,10 +20,10 @@ class RankCommunications:
     """The communications of one rank, in launch order (on the host, in call order)."""
 
     groups: tuple[Group, ...]  # process groups of the communications
-    node: IntColumn  # node id in the ET+
+    node: IntColumn  # node id of the communication in the ET+
     kind: IntColumn  # a CollectiveCommType, UNKNOWN, SEND or RECV
     bytes: IntColumn  # size as `message_bytes` computes it, −1 if unknown
-    group: IntColumn  # index in `groups`
+    group: IntColumn  # index of the process group in `groups`
     peer: IntColumn  # peer rank of a message, −1 for collectives
     seq: IntColumn  # sequence number in the trace, −1 if there is none
     start: IntColumn  # start in wall-clock ns on the rank's clock, from `FoundComm.start_ns`

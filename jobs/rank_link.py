@@ -46,7 +46,7 @@ class RankTask:
     # Minimum shares of ET operators that must have a link, and a certain link. Otherwise the rank fails.
     min_match: float
     min_certain: float = 0.0
-    options: Mapping[str, Any] = field(default_factory=dict)  # arguments of `link`
+    options: Mapping[str, Any] = field(default_factory=dict)  # further arguments for `link`
 
     @property
     def columns(self) -> bool:

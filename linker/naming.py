@@ -60,7 +60,7 @@ _KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\
 
 @dataclass(frozen=True)
 class TraceFile:
-    name: str  # path below the folder
+    name: str  # path of the file below the folder
     kind: Kind  # ET or KINETO, "" for other files
     named: int | None = None  # rank in the file name ("rank3"), None if there is none
     inside: int | None = None  # rank in the contents: `distributedInfo`, or the one rank that all process groups share

@@ -26,8 +26,8 @@ _STRAY = 0.05
 
 @dataclass(frozen=True)
 class Iterations:
-    start: IntColumn  # start in ns
-    end: IntColumn  # end in ns; an iteration ends when the next one starts
+    start: IntColumn  # start of the iteration in ns
+    end: IntColumn  # end of the iteration in ns; it ends when the next one starts
     label: list[str]  # name in the trace ("ProfilerStep#7"), or the iteration's number
     marker: IntColumn  # event rows of the annotations that start iterations; empty if annotations mark the ends instead
     annotation: str = ""  # name of the annotations that mark iterations, "" if there are none

@@ -73,7 +73,7 @@ class TraceBuilder:
         self.tids: StringTable | Sequence[int | str] = StringTable()
         self.sync_dep: dict[int, list[int]] = {}  # keyed by row, as in `Trace`; filled by callers
         self.comm: dict[int, Comm] = {}  # keyed by row, as in `Trace`; filled by callers
-        self.count = 0  # number of rows so far
+        self.count = 0  # number of rows added so far
         self._blocks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
 
     def add(self, kind: int | npt.NDArray[np.int8], *, id: Values, **columns: Values) -> None:

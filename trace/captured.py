@@ -241,7 +241,7 @@ class Attribution(Record):
 
     calls: Calls  # calls in the trace, followed by the calls in its captured graphs, which have times of 0
     call: IntColumn  # position in `calls` of each GPU event's operator, −1 for none
-    hierarchy: Hierarchy  # hierarchy of `calls`
+    hierarchy: Hierarchy  # modules and annotations around `calls`
     # Number of each GPU event's counterpart, counted from 1; 0 if `call` does not come from a counterpart.
     repetition: IntColumn
     in_module: npt.NDArray[np.bool_]  # True for each GPU event that belongs to the modules around `call`

@@ -28,7 +28,7 @@ _SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
 def tables_of(trace: Trace) -> Tables:
     """Return the tables of a trace; they omit unlinked nodes and events with impossible times."""
     nodes = trace.nodes
-    call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids ascend by time
+    call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids follow the time
     runtime_rows: Positions[RuntimeIndex, Row] = _in_order(nodes.timed & (nodes.kind == RUNTIME), nodes.ts)
     gpu_rows: Positions[GpuIndex, Row] = _in_order(nodes.timed & (nodes.kind == GPU), nodes.ts)
     source, target, _ = trace.edges_of("launch").T

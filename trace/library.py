@@ -221,7 +221,7 @@ class Library(Suggests):
         return "\n".join(f"{name:8} {text}" if name else text for name, text in self._card())
 
     def _repr_html_(self) -> str:
-        from html import escape  # notebooks call this method
+        from html import escape  # imported late: only notebooks need it
 
         (_, title), *rows = self._card()
         cells = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in rows)

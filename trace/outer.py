@@ -55,7 +55,7 @@ def lazy_names(
                 raise
         if name.startswith("_") or guesses is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from .suggest import no_attribute  # needed only for wrong names
+        from .suggest import no_attribute  # imported late: only wrong names need it
 
         raise no_attribute(f"module {package!r}", name, public, guesses)
 

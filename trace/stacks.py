@@ -37,7 +37,7 @@ _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"
 
 
 def place_text(file: str, line: str, function: str, exact: bool) -> str:
-    """Return a source line as text: "train.py:17 (forward)" if `line` is where the call was made, else "forward
+    """Return a source line as a string: "train.py:17 (forward)" if `line` is where the call was made, else "forward
     (train.py:17)". Before 2.14, PyTorch records the line of a frame's `def`; module-level code gets no line."""
     if exact or not function:
         return f"{file}:{line}" + (f" ({function})" if function else "")

@@ -57,7 +57,7 @@ NO_REQUESTS = RequestSums(0, 0, 0, 0, 0)
 class StepBatch(NamedTuple):
     """The work of one step of a serving engine, from its annotation; None for unknown values."""
 
-    phase: str  # one of `PHASES`
+    phase: str  # phase of the step, one of `PHASES`
     prefill: RequestSums = RequestSums()  # sums over the requests in prefill
     decode: RequestSums = RequestSums()  # sums over the requests in decode
     requests: int | None = None  # number of requests in both phases

@@ -192,7 +192,7 @@ class MemoryEvents(Record):
     address: IntColumn  # address of the block, −1 if not recorded
     allocated: IntColumn  # bytes that the allocator has handed out after this event, −1 if not recorded
     reserved: IntColumn  # bytes that the allocator has reserved after this event, −1 if not recorded
-    device_type: IntColumn  # value of c10::DeviceType
+    device_type: IntColumn  # type of the device, a value of c10::DeviceType
     device: IntColumn  # device number, −1 for the CPU
     row: Positions[Any, Row]  # node of the innermost enclosing linked operator, −1 for none
     kineto_event: IntColumn  # index in the Kineto trace's `traceEvents`

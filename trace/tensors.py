@@ -142,7 +142,7 @@ class TensorUses(NamedTuple):
     storage: IntColumn  # storage id, from 1 to MAX_STORAGE − 1
     begin: IntColumn  # first byte in the storage, if the tensor is treated as contiguous
     end: IntColumn  # end of the tensor in the storage (one past its last byte); greater than `begin`
-    device_code: npt.NDArray[np.int32]  # index into `devices`
+    device_code: npt.NDArray[np.int32]  # index of the device in `devices`
     devices: Sequence[str]  # device names as `str(torch.device)` spells them
 
     @staticmethod

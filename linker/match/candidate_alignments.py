@@ -335,7 +335,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
         if not len(placed):
             continue
         low, high = int(at[placed[0]]), int(at[placed[-1]]) + 1
-        if begin:  # calls after the last anchor
+        if begin:  # these calls come after the last anchor
             outwards, near = np.arange(begin - 1, end), int(at[begin - 1]) + 1
             beyond = _Stretch(begin, end, near, len(text))
             reach = high + 2 * (high - near - len(placed)) + _SPARE

@@ -99,7 +99,7 @@ class StepRecorder:
     def _step_over(self, kind: str) -> None:
         import torch
 
-        if self._provisional:  # the program does have steps
+        if self._provisional:  # a step ran, so record by steps
             self._end_provisional()
         if kind != self._kind:
             self._kind, self._done = kind, 0
