@@ -154,7 +154,7 @@ class Job(Suggests):
         return self.part(module=name)
 
     def select(self, ranks: str | Iterable[int]) -> Job:
-        """Return some of the ranks, by number or a string such as "0,3-7"; ranks that the job lacks are left out. Stored
+        """Return some ranks, by number or a string such as "0,3-7"; ranks that the job lacks are left out. Stored
         columns are read only for the selected ranks; trace files are all read, because only they record the rank."""
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
         known, sources = self._chosen.ranks, self._chosen.sources
