@@ -194,7 +194,7 @@ class _EndToEnd:
         links = [
             gpu,
             held_out_link(self.host, self.error, self.unknown),
-            Link(self.own, f"the replay is off by {expm1(self.own):.0%} even with all recorded times"),
+            Link(self.own, f"the replay is off by {expm1(self.own):.0%} even if all times are as recorded"),
             Link(self.waits, "times of collectives, which include waits for other ranks"),
             Link(self.speed, f"the speeds of the two hosts differ by a factor of {exp(self.speed):.1f}"),
         ]
@@ -334,7 +334,7 @@ def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
 def held_out_link(half: float, error: EndToEndError | None, unknown: float) -> Link:
     """Describe the share of CPU edges that the model cannot predict, or the worst error on a held-out trace."""
     if unknown >= _MUCH:
-        return Link(half, f"the CPU times of {unknown:.0%} of the edges are unknown to the model")
+        return Link(half, f"the model cannot predict the CPU times of {unknown:.0%} of the edges")
     if error is None or not error.log_ratios:
         return Link(half, "no trace was held out when the model was fitted")
     worst = max(error.log_ratios, key=abs)

@@ -152,7 +152,7 @@ def derive(model: Model, plan: Plan, layout: Layout, recorded: Layout) -> Deriva
     microbatches = _microbatches(model, layout, recorded)
     rank_batch = _rank_batch(model, layout, microbatches)
     if rank_batch % microbatches:
-        raise UsageError(f"a batch of {rank_batch} per rank does not divide into {microbatches} microbatches")
+        raise UsageError(f"a batch of {rank_batch} per rank is not divisible by {microbatches} microbatches")
     extents = new_extents(model, divided, dict.fromkeys(model.batches, rank_batch // microbatches))
     experts = ExpertRegions(model, layout, extents.changed)
     changed = experts.changed(0)
@@ -190,7 +190,7 @@ def _rank_batch(model: Model, layout: Layout, microbatches: int) -> int:
     if layout.batch is None:
         return model.samples
     if layout.batch % layout.dp:
-        raise UsageError(f"a global batch of {layout.batch} does not divide over dp={layout.dp} ranks")
+        raise UsageError(f"a global batch of {layout.batch} is not divisible by dp={layout.dp} ranks")
     return layout.batch // layout.dp
 
 
@@ -205,8 +205,8 @@ def _divided_extents(model: Model, plan: Plan, layout: Layout, recorded: Layout)
         if whole % layout.tp:
             heads = [shape[1:2] for given in model.attentions() for shape in given if len(shape) == 4]
             of_heads = any(division.extent in model.extents.leaves(extents) for extents in heads)
-            what = f"{whole} attention heads do" if of_heads else f"an inner width of {whole} does"
-            raise UsageError(f"{what} not divide (unit {division.unit}) over tp={layout.tp} ranks")
+            what = f"{whole} attention heads are" if of_heads else f"an inner width of {whole} is"
+            raise UsageError(f"{what} not divisible by tp={layout.tp} ranks (unit {division.unit})")
         if whole // layout.tp != division.size:
             if recorded.tp > 1 and division.extent in single_heads(model):
                 raise UsageError(

@@ -54,8 +54,8 @@ class ExpertRegions:
             )
         for divided in self.layers:
             if divided.layer.count % layout.ep:
-                what = f"{divided.layer.count} experts do not divide (unit {divided.unit})"
-                raise UsageError(f"{what} over ep={layout.ep} ranks")
+                what = f"{divided.layer.count} experts are not divisible"
+                raise UsageError(f"{what} by ep={layout.ep} ranks (unit {divided.unit})")
             each = divided.layer.count // layout.ep
             self._stacked |= dict.fromkeys(divided.layer.stacked, divided.experts)
             self._owner |= {p: e // each for e, expert in enumerate(divided.layer.experts) for p in expert.parameters}

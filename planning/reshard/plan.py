@@ -85,7 +85,7 @@ class Plan:
                 raise UsageError("the stages of the plan's units are not in ascending order; edit the plan")
             return list(self.stages)
         if len(self.layers) % stages:
-            raise UsageError(f"{len(self.layers)} layers do not split evenly into pp={stages} stages; use another pp")
+            raise UsageError(f"{len(self.layers)} layers are not divisible by pp={stages} stages; choose another pp")
         per = len(self.layers) // stages
         if not per:
             raise UsageError(f"the model has no layers to divide into pp={stages} stages; choose pp=1")

@@ -78,6 +78,6 @@ def divide_sequence(
             raise UsageError("no sequence dimension was found between the layers; leave --sequence-parallel out")
         size = changed.get(leaves[0], model.extents.value[leaves[0]])
         if size % layout.tp:
-            raise UsageError(f"a sequence of {size} does not divide over tp={layout.tp} ranks")
+            raise UsageError(f"a sequence of {size} is not divisible by tp={layout.tp} ranks")
         outside[leaves[0]] = size // layout.tp
     return SequenceRegions(model, layout, divided, partial, changed, outside)

@@ -102,7 +102,7 @@ def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
 def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -> list[list[StageMessage]]:
     if len(messages) % max(parts, 1):
         raise UsageError(
-            f"{trace.file}: {len(messages)} messages of one kind do not divide into {parts} microbatches; "
+            f"{trace.file}: {len(messages)} messages of one kind are not divisible by {parts} microbatches; "
             "a stage must send each microbatch to the next stage"
         )
     each = len(messages) // max(parts, 1)

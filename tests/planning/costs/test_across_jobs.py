@@ -90,7 +90,7 @@ def test_a_host_of_another_speed_is_refused_beyond_a_factor_of_two(factor: float
 def test_a_host_without_like_calls_is_refused() -> None:
     trace = Timeline()
     trace.op("another", 0, 50)
-    with pytest.raises(UsageError, match="weakest link: the CPU times of 100% of the edges are unknown to the model"):
+    with pytest.raises(UsageError, match="weakest link: the model cannot predict the CPU times of 100% of the edges"):
         predict(trace.document(), fit([steps(1.0, gpu=False)]), host="model")
 
 

@@ -127,7 +127,7 @@ def test_links_say_what_is_least_known() -> None:
     worst = kernel_link(0.5, [row("a", 91, low=80, high=100), row("b", 100, low=50, high=200), row("c", 9, "new")])
     assert worst == (0.5, "b, 50% of the GPU time, 0.5 to 2 times")
     assert kernel_link(0.1, []).what.startswith("0% of the GPU time")
-    assert held_out_link(0.2, None, 0.1) == (0.2, "the CPU times of 10% of the edges are unknown to the model")
+    assert held_out_link(0.2, None, 0.1) == (0.2, "the model cannot predict the CPU times of 10% of the edges")
     assert held_out_link(0.2, None, 0.09).what == held_out_link(0.2, EndToEndError(), 0.0).what
     missed = held_out_link(0.2, EndToEndError((0.1, -0.5), (0.0, 0.0)), 0.0)
     assert missed.what == f"the time of a held-out trace differed by {expm1(-0.5):+.0%} from its prediction"

@@ -66,7 +66,7 @@ def test_microbatches_are_passes_of_the_step() -> None:
     sharded = [kind for kind, _, _ in _comms(_derived("accum", _FSDP))]
     assert sharded.count("all_gather") == 12 and sharded.count("reduce_scatter") == 6
     assert all(job.gradients[0].whole and not job.doubts for job in (halves, _derived("accum", _FSDP)))
-    with pytest.raises(UsageError, match="a batch of 8 per rank does not divide into 3 microbatches"):
+    with pytest.raises(UsageError, match="a batch of 8 per rank is not divisible by 3 microbatches"):
         _derived("accum", Layout(microbatches=3))
 
 

@@ -55,7 +55,7 @@ def test_only_tensor_parallelism_that_divides_is_derived() -> None:
     with pytest.raises(UsageError, match=r"no backward pass; inference supports only --tp"):
         etplus.reshard(recorded("single1"), Layout(dp=2))
 
-    with pytest.raises(UsageError, match="attention heads do not divide"):
+    with pytest.raises(UsageError, match="attention heads are not divisible"):
         derived(3)
 
 

@@ -35,7 +35,7 @@ def test_layers_are_distributed_evenly() -> None:
     assert replace(plan, layers=(1, 2)).stage_of(model(), 2) == [0, 0, 1] and plan.stage_of(model(), 1) == [0, 0, 0]
     assert replace(plan, stages=(0, 0, 1)).stage_of(model(), 2) == [0, 0, 1]
     for changed, stages, says in (
-        ({}, 3, "2 layers do not split evenly into pp=3 stages"),
+        ({}, 3, "2 layers are not divisible by pp=3 stages"),
         ({"layers": ()}, 2, "the model has no layers to divide into pp=2 stages"),
         ({"stages": (0, 1)}, 2, "stages must be 0 to 1; edit the plan"),
         ({"stages": (0, 2, 2)}, 2, "stages must be 0 to 1; edit the plan"),

@@ -106,7 +106,7 @@ def test_messages_of_a_microbatch(made: Made) -> None:
         [0, 90], [1, 91], [2, 92],
     ]  # fmt: skip
     assert _by_microbatch([], 3, None) == []  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="6 messages of one kind do not divide into 4 microbatches"):
+    with pytest.raises(UsageError, match="6 messages of one kind are not divisible by 4 microbatches"):
         _by_microbatch(messages, 4, type("T", (), {"file": "x"})())
 
 
