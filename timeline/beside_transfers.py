@@ -22,7 +22,7 @@ from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
 # An operator counts as running alone if transfers cover less than this share of its time.
 _HARDLY = 0.1
-# Durations of equal operators are compared only if there are at least this many operators.
+# Durations are compared only among at least this many equal operators.
 _SEVERAL = 3
 
 # Times in ns of operators with the same name and shapes. The first list has the durations of operators that ran alone.

@@ -106,7 +106,7 @@ def _limit_of(
     if np.count_nonzero(at_limit) < max(_LEAST_BLOCKED, _LEAST_SHARE * len(call)):
         return None
     source, target = [], []
-    for calls, before_count, leaving in queues:  # a launch waits until the work `limit` places before it starts
+    for calls, before_count, leaving in queues:  # a launch waits for the work `limit` places ahead of it to start
         place = np.arange(len(calls)) + before_count - limit
         source.append(points.start[leaving[place[place >= 0]]])
         target.append(points.end[calls[place >= 0]])

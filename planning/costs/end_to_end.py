@@ -46,7 +46,7 @@ _MUCH = 0.1  # If more than this share of the work is unknown, the prediction is
 # If less than this share of the critical path is predicted, most of the end-to-end time is copied from the recording.
 _LEAST_PREDICTED = 0.5
 _NAME = 40  # Messages cut kernel names to this length.
-# At most 128 traces are held out, in 6 folds, because further ranks of a job are similar and add little.
+# Traces are held out in this many folds, up to this many traces, because further ranks of a job add little.
 _FOLDS, _MOST_HELD_OUT = 6, 128
 
 

@@ -135,7 +135,7 @@ class Costs:
         return self._models[name]
 
 
-_EVENTS, _WEIGHTS = 3, 4  # An explanation has at most this many events, and learned weights per line.
+_EVENTS, _WEIGHTS = 3, 4  # Explanations show at most 3 events, and at most 4 learned weights per line.
 
 
 def explain(
