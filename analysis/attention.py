@@ -28,7 +28,7 @@ from ..trace.tensors import Signature, Tensor
 Shape = tuple[int, ...]
 Corner = Literal["upper left", "lower right"]
 
-_MASK_TYPES: dict[int, Corner | None] = {0: None, 1: "upper left", 2: "lower right"}  # the sdp::CustomMaskType values
+_MASK_TYPES: dict[int, Corner | None] = {0: None, 1: "upper left", 2: "lower right"}  # see sdp::CustomMaskType
 
 
 def visible_pairs(

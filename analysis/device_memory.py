@@ -33,14 +33,14 @@ _Flags = npt.NDArray[np.bool_]
 
 _OPTIMIZER = re.compile(r"Optimizer\.\w+#.*")  # torch.optim annotates `step` and `zero_grad`
 _ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#.*")
-_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # encloses all operators of one backward node
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # this call encloses all operators of one backward node
 
 EVENTS, TENSORS = "allocator events", "tensors of the ET"  # These are the values of `DeviceMemory.source`.
 _BEFORE = "(allocated before the trace)"
 _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"
 _MAX_DIGITS = 8  # A number with more digits is not a device number.
-_Curve = tuple[IntColumn, IntColumn, IntColumn]  # ts, allocated, reserved
+_Curve = tuple[IntColumn, IntColumn, IntColumn]  # the columns are ts, allocated, reserved
 _OPERATOR = "Topmost operator that allocated the blocks or, if it is unknown, the reason in brackets."
 
 

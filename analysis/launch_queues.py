@@ -19,9 +19,9 @@ from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .table import Row, Table, column, derived
 
-# Maximum delay between two kernels that counts as a delay of the device itself. HTA documents its
-# `consecutive_kernel_delay` of 30 as ns but compares it with µs (`_analyze_idle_time_for_stream` in
-# hta/analyzers/breakdown_analysis.py).
+# Maximum delay between two kernels that counts as a delay of the device itself.
+# HTA documents its `consecutive_kernel_delay` of 30 as ns but compares it with µs. See
+# `_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py.
 KERNEL_DELAY_NS = 30_000
 QUEUE_LIMIT = 1024  # A stream has at most this many queued launches (`max_queue_length` in HTA).
 LONG_CALL_NS = 50_000  # Launch calls that take longer are outliers (`runtime_cutoff` in HTA).

@@ -298,6 +298,6 @@ MOVED_BY_INDEX: dict[str, Callable[[Signature], int | None]] = {
     "index_add index_copy": partial(_put, 3),
     "scatter scatter_add scatter_reduce": _scattered,
     _LOSSES: _of_targets,
-    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # the indices select the rows
+    "embedding_dense_backward": lambda signature: read_bytes(signature.inputs),  # the indices determine the rows
     "embedding_bag _embedding_bag _embedding_bag_forward_only": lambda signature: None,
 }

@@ -44,8 +44,8 @@ _DTYPES = {"int": "int64", "float": "float64", "bool": "bool"}
 
 class Column(NamedTuple):
     name: str
-    # Units: ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, share (1 is 100%), count, number (such as a rank),
-    # yes/no, name (recorded text) or text.
+    # The unit is ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, count, yes/no, text, name (recorded text),
+    # number (such as a rank) or share (1 is 100%).
     unit: str
     dtype: str  # "int64", "float64", "bool" or "text"
     null: bool
@@ -68,7 +68,7 @@ class _Declared(NamedTuple):
     heading: str
     certainty: str
     joined: str = ""
-    row: type[Row] | None = None  # set for `nested`
+    row: type[Row] | None = None  # the nested row class; only for `nested`
 
 
 def column(

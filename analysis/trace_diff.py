@@ -77,7 +77,7 @@ class Difference(Suggests):
     total_b: float
     ops: list[DiffRow]
     kernels: list[DiffRow]
-    latency_a: float  # ns per iteration if iterations are compared, else the duration of the trace; 0 if unknown
+    latency_a: float  # ns per iteration if iterations are compared, or else the duration of the trace; 0 if unknown
     latency_b: float
     damage: tuple[str, ...] = ()  # sentences about damage in the files
     paths: list[PathRow] = field(default_factory=list)

@@ -28,8 +28,8 @@ import msgspec
 HISTORY = Path(__file__).with_name("history.json")
 LAYOUTS = ("indented", "minified", "gzipped")
 MEASURES = ("cpu", "memory")
-# Ratios vary by a few percent. A release has regressed if it costs more than the cheapest release by at least this
-# factor.
+# Ratios vary by a few percent.
+# A release has regressed if it costs more than the cheapest release by at least this factor.
 _SLACK = 1.1
 _TICK_S, _PAUSE = 0.02, 20
 _COMMAND = "import sys; from etplus.cli.main import trace_link; sys.exit(trace_link(sys.argv[1:]))"

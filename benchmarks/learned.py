@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-# must precede the import of torch, whose spinning threads would compete for cores
+# This must precede the import of torch, whose spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# must precede the import of torch, whose spinning threads would compete for cores
+# This must precede the import of torch, whose spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch

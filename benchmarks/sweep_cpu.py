@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# must precede the import of torch, whose spinning threads would compete for cores
+# This must precede the import of torch, whose spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch

@@ -31,7 +31,7 @@ HIDDEN_AS_A_RULE = 0.4
 PIECES = 4
 # Maximum size of a small message. At 1 GB/s, its transfer takes less time than the start of a collective.
 SMALL_BYTES = 256 << 10
-FEWEST_SMALL = 8  # per kind, group and step; a buffer is not worthwhile for fewer small messages
+FEWEST_SMALL = 8  # This counts messages per kind, group and step. A buffer is not worthwhile for fewer small messages.
 BUCKET_BYTES = 25 << 20  # the default bucket size of DDP (`bucket_cap_mb=25`)
 _ISSUES = re.compile(r"_?c10d(?:_functional)?::(?!wait_tensor)")
 _ADVICE = {

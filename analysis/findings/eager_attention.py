@@ -25,9 +25,9 @@ _REACH = 8  # the most items between softmax and a GEMM: enough for scale, mask,
 _CLASSES = 8
 # Number of queries and of keys in a tile of a fused kernel. A partial tile takes as long as a full tile.
 _TILE = 64
-# Share of the bound that fused kernels reach: low, usual, high. The bound is the FLOP time or the byte time at the
-# device peaks, whichever is longer. FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100
-# for head sizes 64 and 128; FlashAttention-3 reports 75% on an H100. ROCm kernels reach 30 to 45%.
+# Share of the bound that fused kernels reach: low, usual, high. The bound is the longer of FLOP time and byte time.
+# FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 for head sizes 64 and 128.
+# FlashAttention-3 reports 75% on an H100. ROCm kernels reach 30 to 45%.
 _SHARES = (0.3, 0.45, 0.7)
 _LAUNCH_NS = 3_000  # minimum duration of a kernel
 _BACKWARD_WORK = 2.5  # A fused backward recomputes the scores, so it runs five GEMMs; the forward runs two.

@@ -54,7 +54,7 @@ class Gain:
     """Time saved by fixing the problem."""
 
     ns: int  # on the timeline without profiler overhead, at most the time at stake; 0 off the critical path
-    low_ns: int  # the lower bound of the gain
+    low_ns: int  # the lower bound of `ns`, computed in the same way
     high_ns: int
     base_error: float  # relative error of the base replay
     unexplained: float  # share of the new makespan in which the host or device waits for an unknown reason
@@ -84,7 +84,7 @@ class Finding:
     where: Where
     evidence: tuple[Evidence, ...]  # at least one piece of evidence with a number
     cost_ns: int | None  # time at stake; None if unknown
-    gain: Gain | None  # expected end-to-end gain; None without a replay
+    gain: Gain | None  # expected end-to-end gain; None if there is no replay
     what_ifs: tuple[str, ...]  # arguments of `etplus replay --what-if` that reproduce the gain
     certainty: str  # "confirmed", "inferred" or "predicted"
     advice: str  # suggested change

@@ -42,8 +42,8 @@ _FUSES = (POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 _REDUCES = (REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 # Minimum share of the operator time that fusion saves. Other effects of compilers, good and bad, are about as large.
 _LEAST_SAVED = 0.02
-# Bounds of the saved time as a ratio to the estimate. Fusion saves less if backward needs the intermediates, because
-# the kernels must still write them. Fusion saves more if the kernels also fuse neighboring loads and stores.
+# Bounds of the saved time as a ratio to the estimate. Fusion saves less if backward needs the intermediates.
+# Fusion saves more if the kernels also fuse neighboring loads and stores.
 _LOW, _HIGH = 0.6, 1.15
 _OPTIMIZER_OPS = 3  # minimum number of operators per parameter; fusing only one or two (plain SGD) gains little
 _OPTIMIZER_LOW, _OPTIMIZER_HIGH = 0.7, 1.15
@@ -57,12 +57,12 @@ _STEP = re.compile(r"Optimizer\.step#")
 class FusableChain:
     """Consecutive items. Judging by the shapes, each item reads the output of the previous item."""
 
-    items: tuple[int, ...]  # positions, on one stream
+    items: tuple[int, ...]  # positions of the items, which are on one stream
     fused_ns: float  # estimated time of one fused kernel
-    saved_bytes: int  # 0 if sizes are unknown
+    saved_bytes: int  # This is 0 if sizes are unknown.
 
 
-_WRITES_ONLY = frozenset(WRITES_ONLY.split())  # operators that do not read their first tensor
+_WRITES_ONLY = frozenset(WRITES_ONLY.split())  # These operators do not read their first tensor.
 
 
 class _Shapes:
@@ -128,10 +128,10 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     fits = np.isin(items.kind, _FUSES) & ~in_attention(case, rank)
     fits &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION))
     fits[[at for loop in operator_loops(case)[rank] for at in loop.items]] = False
-    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # `Copies` reports changes of layout
+    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # `Copies` reports changes of layout.
     found: list[FusableChain] = []
     chain: list[int] = []
-    before = np.cumsum(~shapes.on_numbers)  # counts items with tensor inputs
+    before = np.cumsum(~shapes.on_numbers)  # This counts the items that have tensor inputs.
     for item in np.flatnonzero(fits & ~shapes.on_numbers).tolist():
         if chain and (
             before[item] - before[chain[-1]] > 1
@@ -149,11 +149,11 @@ def _continues(items: WorkItems, shapes: _Shapes, chain: list[int], item: int, *
     if items.lane[last] != items.lane[item] or len(chain) >= _LONGEST:
         return False
     if optimizer and shapes.of[item] == shapes.of[chain[0]]:
-        return False  # the item belongs to the next parameter of the same shape
+        return False  # The item belongs to the next parameter of the same shape.
     return shapes.follows(last, item)
 
 
-_LONGEST = 64  # maximum items per chain; compilers split longer chains too
+_LONGEST = 64  # A chain has at most this many items, because compilers also split longer chains.
 
 
 def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[FusableChain]:

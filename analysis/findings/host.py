@@ -32,8 +32,8 @@ SYNC_WAIT = 0.02  # minimum share of the makespan that one source line waits for
 ONCE_GAIN = 0.1
 MOST_LINES = 3  # The finding reports at most this many lines, longest wait first.
 PAGEABLE = 0.02  # minimum share of the makespan that copies from pageable memory take in total
-# A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, because the driver copies pageable memory twice (CUDA
-# C++ Best Practices Guide, "Pinned Memory"; 8 and 20 GB/s on PCIe 4).
+# A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, because the driver copies pageable memory twice.
+# See the CUDA C++ Best Practices Guide, "Pinned Memory"; typical rates are 8 and 20 GB/s on PCIe 4.
 _PINNED_SHARE = 0.4
 _TO_DEVICE = re.compile(r"(?i)htod|hosttodevice")
 _CAPTURE = re.compile(r"BeginCapture|EndCapture")

@@ -39,8 +39,8 @@ _LEAST_COPIES = 0.03
 _LEAST_COPY_BYTES = 1 << 16
 # Minimum duration of a copy whose size is not recorded.
 _LEAST_COPY_NS = 5_000
-# Minimum share of device time. If only cheap operators (activations, norms) are recomputed, the share is smaller and
-# most of the memory is saved.
+# Minimum share of device time. If only cheap operators (activations, norms) are recomputed, the share is smaller.
+# Recomputing only these operators already saves most of the memory.
 _LEAST_RECOMPUTED = 0.05
 _COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
 _DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")

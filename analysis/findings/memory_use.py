@@ -21,8 +21,8 @@ from .ranks_of_case import OfWorstRank, RankOfCase
 if TYPE_CHECKING:
     pass
 
-# Calls that reserve or release driver memory. All except `cudaMallocAsync` wait for the device or take the driver
-# lock.
+# These calls reserve or release driver memory.
+# All except `cudaMallocAsync` wait for the device or take the driver lock.
 _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"

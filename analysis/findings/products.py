@@ -40,8 +40,8 @@ _REPLAYED = 16
 _LARGE_FLOPS = 10**9
 # Smallest dimension of a tensor core tile (mma.m16n8k16, MFMA 16×16).
 _SMALL = 16
-# Alignment of rows in bytes. Kernels load 16 bytes at a time from aligned rows; cuBLAS runs slower kernels on unaligned
-# rows (NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores).
+# Alignment of rows in bytes. Kernels load 16 bytes at a time from aligned rows; cuBLAS is slower on unaligned rows.
+# See NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores.
 _ALIGNED_BYTES = 16
 # Changing the sizes is worthwhile only if the GEMMs take at least this share of the operator time.
 _LEAST_SHARE = 0.01
@@ -312,8 +312,8 @@ class OldKernels(OfWorstRank):
 # The code below finds float32 GEMMs that do not use TF32.
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
-# TF32 time divided by float32 time: most, usual, least. The peaks differ by a factor of 8 (A100) and 7.4 (H100); NVIDIA
-# measured speedups of 2 to 5 for networks with GEMMs and convolutions.
+# TF32 time divided by float32 time: most, usual, least. The peaks differ by a factor of 8 (A100) and 7.4 (H100).
+# NVIDIA measured speedups of 2 to 5 for networks with GEMMs and convolutions.
 _FACTORS = (0.6, 0.3, 0.15)
 # Minimum ratio of the TF32 peak to the float32 peak.
 _WORTH = 2.0

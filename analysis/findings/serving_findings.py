@@ -20,11 +20,11 @@ from .places import where_of
 
 WAITS = 0.1  # minimum share of the decode time that decode waits for prefill; a tenth is normal
 FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before its first kernel; a launch takes 1 or 2%
-# Minimum share of padding among the tokens of padded steps. Captured sizes grow by 8, so large batches always
-# contain a few padding tokens.
+# Minimum share of padding among the tokens of padded steps.
+# Captured sizes grow by 8, so large batches always contain a few padding tokens.
 PADDED = 0.1
-# Minimum share of the time from the first to the last device event that is idle in steps with graphs. If an engine
-# prepares the next step while the device works, the idle share stays lower.
+# Minimum idle share of the time from the first to the last device event, in steps with graphs.
+# If an engine prepares the next step while the device works, the idle share stays lower.
 GAPS = 0.1
 KNOWN = 0.8  # minimum share of the decode device time for which a bound is known; below it, a roofline is meaningless
 FAR = 0.4  # Decode is slow up to this share of the roofline. Paged attention and small kernels cannot reach the peak.

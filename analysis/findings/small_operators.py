@@ -40,8 +40,8 @@ _SMALL_KERNEL_NS = 10_000
 _NUMBER_BYTES = 64
 # Minimum share of the makespan that the loops take on the host.
 _LEAST_SHARE = 0.02
-# Share of a loop's time that remains if one operator processes all tensors: most, usual, least. Measured 0.1 for 48
-# GEMMs of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` instead of `mul_` and `add_` (PyTorch 2.13, CPU).
+# Share of a loop's time that remains if one operator processes all tensors: most, usual, least.
+# Measured 0.1 for 48 GEMMs of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` (PyTorch 2.13, CPU).
 _LEFT = (0.35, 0.12, 0.03)
 
 

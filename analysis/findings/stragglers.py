@@ -18,8 +18,8 @@ from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Interve
 from .places import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
-# A straggler causes at least this share of all waiting. Ranks that are late by chance cause about equal shares: half
-# each if there are two ranks.
+# A straggler causes at least this share of all waiting.
+# Ranks that are late by chance cause about equal shares: half each if there are two ranks.
 OF_ALL_WAITING = 0.6
 FEWEST = 3  # A straggler must join at least this many collectives last; fewer may be chance.
 EXPLAINS = 0.5  # The rank's extra work must explain at least this share of the lateness.

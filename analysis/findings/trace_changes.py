@@ -29,8 +29,8 @@ from .places import where_of
 LEAST = 0.01  # minimum change, as a share of A's iteration time; two runs of the same program differ by about this much
 # Launch counts that differ by at most this ratio are considered equal, because a recording may contain an extra step.
 SAME_COUNT = 0.05
-# A slowdown is uniform if at least `KERNELS` kernels, with `OF_TIME` of the time, have the same factor within
-# `UNIFORM`. A different clock causes uniform slowdowns; a different program or library does not.
+# A slowdown is uniform if `KERNELS` kernels, with `OF_TIME` of the time, have the same factor within `UNIFORM`.
+# A different clock causes uniform slowdowns; a different program or library does not.
 UNIFORM, OF_TIME, KERNELS = 0.1, 0.8, 4
 # Ids of comparison findings.
 LOOKED_FOR = (
