@@ -31,7 +31,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
-	$(BIN)/python tests/prose.py
+	$(BIN)/python docs/prose.py
 	$(BIN)/mypy -p etplus
 	$(BIN)/lint-imports
 

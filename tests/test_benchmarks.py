@@ -48,7 +48,6 @@ def test_a_release_that_is_dearer_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path) -> None:
-    """With and without ids and numbers, GPU pairs, unlike programs, broken files: see docs/reference/performance.md."""
     shared_pair("cpu-pairs/conv_same")  # skips where there are no recorded traces
     docs = tmp_path / "performance.md"
     docs.write_bytes((ROOT / "docs" / "reference" / "performance.md").read_bytes())
@@ -57,7 +56,6 @@ def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path
 
 
 def test_the_table_of_replay_errors(tmp_path: Path) -> None:
-    """A folder with one trace; the numbers are held against their bars elsewhere."""
     kineto = fixture_pair("demo/train_cpu")[1]
     (tmp_path / "cpu-pairs").mkdir()
     (tmp_path / "cpu-pairs" / kineto.name).write_bytes(kineto.read_bytes())
@@ -74,13 +72,3 @@ def test_every_benchmark_finds_what_it_imports(script: str, monkeypatch: pytest.
         if error.name != "torch":
             raise
         pytest.skip("torch is not installed")
-
-
-def test_steps_are_told_from_the_edges_of_the_window_that_is_recorded() -> None:
-    """Of steps of 10 ns that take 50 more in the window, 1000 once at its start and 500 at its end."""
-    bench = importlib.import_module("bench_record")
-    first, last = bench.FIRST, bench.LAST
-    times = [10 + 50 * (first <= step <= last) for step in range(bench.STEPS)]
-    times[first - 2] += 1000
-    times[last + 1] += 500
-    assert bench.phases(times) == {"before": 10, "in": 60, "after": 10, "start": 1000, "end": 500 + 50}

@@ -132,7 +132,6 @@ def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
 
 
 def test_the_extras(wheel: Path) -> None:
-    """`all` is all of them but what only developers need."""
     with zipfile.ZipFile(wheel) as archive:
         metadata = Parser().parsestr(archive.read(f"etplus-{__version__}.dist-info/METADATA").decode())
     extras = set(metadata.get_all("Provides-Extra", []))

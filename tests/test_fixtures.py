@@ -94,7 +94,6 @@ def test_the_generator_reproduces_the_synthetic_pair(tmp_path: Path) -> None:
 
 
 def test_the_gpu_truth_by_brute_force() -> None:
-    """Launcher by correlation, parent as the shortest of all ops around the launcher's start."""
     events = events_of(SYNTHETIC)
     truth = {int(index): about for index, about in read(f"{SYNTHETIC}.gpu.json")["gpu"].items()}
     calls = {

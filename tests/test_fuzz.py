@@ -135,7 +135,6 @@ def test_swapped_and_doubled_files_are_refused(name: str, tmp_path: Path) -> Non
 
 
 def test_the_check_finds_a_false_certainty() -> None:
-    """Two nodes that exchange their links are found out, unless a mutation touched them."""
     et, kineto, truth = base("pairs/one_of_n", True)
     document = link(et, kineto).to_dict()
     sound, sound_kineto = Mutation("sound", et, frozenset()), Mutation("sound", kineto, frozenset())

@@ -41,7 +41,6 @@ def test_measure_calls_operators_without_what_lies_beside_the_trace(planted: Pat
 
 
 def test_from_a_program_that_imports_from_the_current_folder(planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a notebook does, or `python -c`."""
     monkeypatch.chdir(planted)
     monkeypatch.setattr(sys, "path", ["", str(planted), ".", *sys.path])
     monkeypatch.setenv("PYTHONPATH", f"{planted}{os.pathsep}")
@@ -70,7 +69,6 @@ raise ImportError(json.dumps({
 def test_operators_are_called_in_an_empty_folder_without_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen by a module that stands in for torch; it is found on this process's import path."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         (tmp_path / "torch.py").write_text(MADE_TORCH % server.getsockname()[1])
         monkeypatch.syspath_prepend(tmp_path)

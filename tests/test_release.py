@@ -53,7 +53,6 @@ def test_ci_runs_the_suite_and_the_workflow_every_test() -> None:
 
 
 def test_no_document_promises_a_package_that_is_not_published() -> None:
-    """Extras (`pip install 'etplus[torch]'`) are added to an installed one. What publishes it drops this."""
     promise = re.compile(r"pip install '?etplus(?!\[)|uvx etplus|pipx run etplus")
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     assert [path.name for path in documents if promise.search(path.read_text())] == []
@@ -66,7 +65,6 @@ def test_the_citation_is_of_this_version_and_its_date() -> None:
 
 
 def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
-    """isal's package for Python has another name in conda-forge. The version is read from where it is."""
     project = (ROOT / "pyproject.toml").read_text()
     recipe = (ROOT / "conda" / "recipe" / "meta.yaml").read_text()
     needed = re.findall(r'"(.+?)"', project.partition("\ndependencies = [")[2].partition("]")[0])
@@ -78,19 +76,3 @@ def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
     scripts = dict(re.findall(r'^([\w-]+) = "(etplus\..*)"$', project, re.MULTILINE))
     assert dict(re.findall(r"- ([\w-]+) = (etplus\..*)", recipe)) == scripts
     assert "load_file_regex" in recipe and __version__ not in recipe
-
-
-def test_the_image_runs_the_demo_and_not_as_root() -> None:
-    """What its RUN lines do with pip, tests/test_distribution.py does."""
-    lines = (ROOT / "Dockerfile").read_text().splitlines()
-    assert [line for line in lines if line.startswith(("ENTRYPOINT", "CMD"))] == [
-        'ENTRYPOINT ["etplus"]',
-        'CMD ["demo"]',
-    ]
-    users = [line.split()[1] for line in lines if line.startswith("USER")]
-    assert users and users[-1].isdecimal() and users[-1] != "0"
-    stages = [line for line in lines if line.startswith("FROM")]
-    assert all("-slim" in line for line in stages) and "-m build --wheel" in "\n".join(lines)
-    kept_out = (ROOT / ".dockerignore").read_text().splitlines()
-    packages = re.findall(r'^    "etplus\.(\w+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert not {*packages, "README.md", "LICENSE", "MANIFEST.in", "pyproject.toml"} & {*kept_out}

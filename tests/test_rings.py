@@ -82,7 +82,6 @@ def test_a_ring_imports_and_runs_alone_and_names_the_part_that_a_command_lacks(
 
 
 def test_outer_rings_have_what_the_core_asks_for() -> None:
-    """Such names are text, which neither mypy nor an import of the module checks."""
     asked = {
         match.groups()
         for package in PACKAGES - {"tests", "fixtures"}

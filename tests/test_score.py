@@ -68,7 +68,6 @@ def test_a_pair_without_a_call_in_common_is_not_linked_by_ids(tmp_path: Path) ->
 
 
 def test_the_pair_that_is_not_valid_json(tmp_path: Path) -> None:
-    """Unescaped quotes in names on both sides: recovered, linked, and said to be broken."""
     et, kineto = shared_pair("cpu-pairs/weird_quotes")
     result = link(et, kineto)
     result.write(tmp_path / "plus.json")
@@ -110,7 +109,6 @@ def test_resnet103_has_every_gpu_event(resnet: tuple[bytes, Document]) -> None:
 
 
 def test_resnet103_stays_an_et(resnet: tuple[bytes, Document]) -> None:
-    """A reader that knows only ETs finds all keys and nodes as they were; the file is not blown up."""
     data, document = resnet
     original = plain(shared_trace("gpu-pairs/resnet103.et.json.gz"))
     before = orjson.loads(original)

@@ -1,5 +1,6 @@
 """Pages of the site that are made of the code have all of it; the site's list of pages is complete."""
 
+import ast
 import importlib.util
 import re
 import sys
@@ -81,3 +82,11 @@ def test_the_site_fetches_nothing() -> None:
     assert "font: false" in settings and "assets/iframe-worker.js" in settings and "http" not in settings
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert "```mermaid" not in pages and not re.search(r"!\[[^\]]*\]\(https?:|<(?:img|script)\b", pages)
+
+
+def test_an_odd_turn_of_phrase_is_counted() -> None:
+    prose = module_of("prose")
+    assert len(prose.ODD.findall("The time of that of which nobody says what it is, too.")) >= 4
+    source = '"""Doc."""\nx = "five words are a string"  # why\n'
+    texts = [("docstring", "Doc."), ("string", "five words are a string"), ("comment", "why")]
+    assert list(prose.python_texts(source, ast.parse(source))) == texts

@@ -99,7 +99,6 @@ def test_busy_shares() -> None:
 
 
 def test_rows_of_equal_time_come_by_device_stream_operator_shapes_and_kernel() -> None:
-    """The longest first. In the file they are in the opposite order."""
     launched = [
         ("z", 1, 9, 20, "aten::a", 2), ("a", 1, 7, 10, "aten::a", 2), ("a", 0, 9, 10, "aten::a", 2),
         ("b", 0, 7, 10, "aten::b", 2), ("a", 0, 7, 10, "aten::b", 2), ("z", 0, 7, 10, "aten::a", 3),

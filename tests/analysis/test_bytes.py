@@ -53,7 +53,6 @@ def test_concatenation() -> None:
     ],
 )
 def test_backward_of_normalizations(name: str, arguments: Any, gradients: list[int]) -> None:
-    """Every input once, and of each gradient that is wanted as much as what it is the gradient of."""
     given = arguments(np.zeros((4, 6, 5), np.float16), np.zeros(5, np.float32), np.zeros((4, 6, 1), np.float32))
     read = sum(one.nbytes for one in given if isinstance(one, np.ndarray))
     for mask in range(2 ** len(gradients)):
@@ -73,7 +72,6 @@ def test_backward_of_batch_normalization_of_cudnn_and_miopen() -> None:
 
 
 def test_out_tensors_are_written_alone() -> None:
-    """`torch.mm(a, b, out=c)` moves what `a @ b` does, whether or not its outputs are recorded."""
     a, b, c = np.zeros((8192, 8192), np.float32), np.zeros((8192, 4096), np.float32), np.zeros((8192, 4096), np.float32)
     whole = a.nbytes + b.nbytes + c.nbytes
     for name in ("aten::mm", "aten::mm.out"):
@@ -117,14 +115,12 @@ def test_a_convolution_reads_what_its_weights_meet() -> None:
     ],
 )
 def test_buffers_that_triton_kernels_read_and_write(name: str, buffers: list[list[int]], twice: bool) -> None:
-    """As Inductor orders them; the first two are of a real trace, whose code reads one buffer more than it is given."""
     sizes = [int(np.prod(one)) for one in buffers]
     signature = Signature(tuple(Argument((Tensor(tuple(one), "bfloat16"),)) for one in buffers))
     assert bytes_moved(name, signature) == 2 * (sum(sizes) + twice * sizes[0])
 
 
 def test_triton_kernels_read_a_part_of_tables() -> None:
-    """An embedding in a kernel of vLLM: 8,192 rows of a table of 201,088."""
     shapes = [((8192,), "int32"), ((201088, 2880), "bfloat16"), ((8192, 2880), "bfloat16")]
     signature = Signature(tuple(Argument((Tensor(shape, kind),)) for shape, kind in shapes))
     assert bytes_moved("triton_poi_fused_embedding_0", signature) == 8192 * 4 + 2 * 8192 * 2880 * 2
@@ -139,7 +135,6 @@ def test_an_expanded_index_of_rows_is_read_once() -> None:
 
 
 def test_expanded_tensors_of_a_trace() -> None:
-    """Strides of 0 in `Input Strides` and in an ET's `strides`: the row is read once."""
     args = {
         "Input Dims": [[64, 1000], [64, 1000], []], "Input type": ["float", "float", "Scalar"],
         "Input Strides": [[1000, 1], [0, 1], []], "Concrete Inputs": ["", "", "False"],

@@ -27,7 +27,6 @@ def traced(events: list[dict[str, Any]] = EVENTS) -> Trace:
 
 
 def test_gaps_are_told_with_their_cause() -> None:
-    """And with what the host does by itself meanwhile; the first one lasts until the first event."""
     assert longest_gaps(traced()) == [
         Gap(0, 85_000, 95_000, "third", "lost", "", None, host=BETWEEN, host_ns=95_000),
         Gap(0, 45_000, 35_000, "second", "third", "aten::b", 30_000, host="aten::b", host_ns=27_000),
@@ -42,7 +41,6 @@ def inner(gaps: list[Gap]) -> list[Gap]:
 
 
 def test_what_follows_at_once_or_overlaps_leaves_no_gap() -> None:
-    """The second event ends last of the first three."""
     events = [op("aten::a", 0, 9), kernel("a", 0, 10, 10), kernel("b", 0, 15, 30, stream=8), kernel("c", 0, 20, 5)]
     assert inner(longest_gaps(traced([*events, kernel("d", 0, 45, 5)]))) == []
     (gap,) = inner(longest_gaps(traced([*events, kernel("d", 0, 46, 5)])))

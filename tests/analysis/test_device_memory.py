@@ -14,7 +14,6 @@ def on(kind: int, number: int, ts: float, size: int, address: int, allocated: in
 
 
 def test_each_device_has_its_own_events() -> None:
-    """Two GPUs and the CPU, whose number is that of none; one address on two of them."""
     events = [
         op("aten::mm", 0, 100), on(1, 0, 10, 100, 1, 100), on(1, 1, 20, 70, 1, 70), on(0, -1, 30, 50, 1, 50),
         on(1, 0, 40, 30, 2, 130), on(1, 1, 50, -70, 1, 0), on(1, 0, 60, -100, 1, 30), on(0, 0, 70, 5, 9, 5),
@@ -64,7 +63,6 @@ def test_thinned_curves_by_brute_force(most: int) -> None:
 
 
 def test_what_no_operator_allocates() -> None:
-    """Outside any operator, below an annotation, below an operator in one, and before the trace."""
     events = [
         op("aten::mm", 10, 10), op("step", 30, 50, cat="user_annotation"), op("aten::add", 60, 10),
         *(on(1, 0, ts, size, number, total) for number, (ts, size, total) in enumerate(

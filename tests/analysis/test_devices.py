@@ -64,7 +64,6 @@ def test_devices_that_cannot_be_told_apart_are_left_empty_with_the_reason() -> N
 
 
 def test_every_set_of_properties_finds_its_own_device_or_several() -> None:
-    """A property, not a list: the table contradicts itself nowhere."""
     for device in known_devices():
         if not device.properties:
             continue
@@ -116,7 +115,6 @@ def test_broken_table(tmp_path: Path, text: str) -> None:
 
 
 def test_copies_and_waits_of_mtia_are_no_computing() -> None:
-    """One category holds all that MTIA's command processor does; 60 µs of jobs, 15 of copies, 8 of waiting."""
     events: list[Document] = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 50, "tid": 1}]
     at = 60
     for k, (name, dur) in enumerate([("job", 40), ("dma_request", 15), ("waitOnEvent", 8), ("job", 20)]):

@@ -70,7 +70,6 @@ def test_sql_sees_the_same_table(table: str, columns: Any) -> None:
 
 
 def test_shares_of_the_peaks_of_kernels() -> None:
-    """A product of 2 GFLOPs in 100 µs, and a kernel of which no work is known."""
     product = op("aten::mm", 0, 50, [([1024, 1024], "float")] * 2)
     events = [product, launch(1, 5), kernel("gemm", 1, 20, 100), kernel("other", 2, 190, 10)]
     frame = load(kineto_of(events)).kernels.to_pandas().set_index("name")

@@ -65,7 +65,6 @@ def test_each_step_has_its_own_sums() -> None:
 
 
 def test_replays_of_one_graph_have_the_sums_of_their_steps() -> None:
-    """A decode graph captured for four sequences, replayed in two steps of three."""
     captured = capture_events([[("flash", ATTENTION), ("gemm", "aten::mm")]])
     for event in captured:
         if event["name"] == ATTENTION:
@@ -91,7 +90,6 @@ def test_what_is_not_known_is_said() -> None:
 
 
 def test_kernels_that_were_launched_before_the_trace_have_no_sums() -> None:
-    """Their operator is that of a kernel which repeats them in a later step, the lengths are not."""
     trace = two_steps(50)
     trace.__dict__["attribution"] = replace(trace.attribution, repetition=np.array([1, 0]))
     work = work_of_events(trace)
@@ -99,14 +97,12 @@ def test_kernels_that_were_launched_before_the_trace_have_no_sums() -> None:
 
 
 def test_sums_that_no_device_can_do_in_the_time_are_left_out() -> None:
-    """A window over a part of the keys that is not recorded: 10⁸ keys in 50 µs would be 4 PFLOP/s."""
     work = work_of_events(two_steps(50, step([], [(1, 10**8), (1, 10**7)])))
     assert work.flops[0] == work.bytes[0] == -1 and work.flops[1] > 0
     assert "see only some keys" in work.notes[0]
 
 
 def test_bytes_follow_the_type_of_the_cache() -> None:
-    """vLLM's operator has the new keys alone; the cache is an argument of the write before."""
     cache = [([2, 2, 64], BF), ([2, 2, 64], BF), ([9, 16, 2, 64], "unsigned char"), ([9, 16, 2, 64], "unsigned char")]
     events = [
         annotation(step([], [(1, 100), (1, 300)]), 0, 100),
@@ -134,7 +130,6 @@ def test_experts_share_their_work_among_the_kernels_of_their_products() -> None:
 
 
 def test_a_product_inside_of_experts_is_its_own() -> None:
-    """Shared experts: a linear layer within `moe_forward`, whose routed experts are not known."""
     events = [
         op("vllm::moe_forward_shared", 0, 100, [([7, 64], BF), ([7, 8], BF)]),
         op("aten::mm", 10, 20, [([7, 64], BF), ([64, 32], BF)]), launch(1, 15), kernel("gemm", 1, 200, 5),
@@ -146,7 +141,6 @@ def test_a_product_inside_of_experts_is_its_own() -> None:
 
 
 def test_shares_of_products_in_eight_bits_are_of_their_peak() -> None:
-    """The result, which comes first, has 16 bits."""
     f8 = "c10::Float8_e4m3fn"
     shapes = [([64, 128], BF), ([64, 256], f8), ([256, 128], f8), ([64, 1], "float"), ([1, 128], "float")]
     events = [op("_C::cutlass_scaled_mm", 0, 10, shapes), launch(1, 5), kernel("gemm", 1, 20, 5)]
@@ -168,7 +162,6 @@ def test_the_table_shows_from_where_to_where_bytes_are() -> None:
 
 
 def test_sums_beyond_all_numbers_and_arguments_that_are_missing() -> None:
-    """Traces are anyone's."""
     for device in ("NVIDIA H100 80GB HBM3", "nobody's"):
         huge = two_steps(50, step([], [(1, 10**17), (1, 10**17)]), device)
         assert work_of_events(huge).flops[0] == -1

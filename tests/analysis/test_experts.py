@@ -81,7 +81,6 @@ def test_fused_experts(case: Case, seed: int) -> None:
 @given(cases, st.integers(0, 8), st.sampled_from([("uint8", 2, 0.5), ("float8_e4m3fn", 1, 1.0), ("int32", 8, 0.5)]))
 @examples(200)
 def test_quantised_weights(case: Case, seed: int, stored: tuple[str, int, float]) -> None:
-    """Four bits, two or eight in an element, or eight; a scale of two bytes for a block of 32."""
     dtype, packed, each = stored
     weights = (case.experts, case.up, case.hidden // packed), (case.experts, case.hidden, case.inner // packed)
     scales = (case.experts, case.up, case.hidden // 32), (case.experts, case.hidden, case.inner // 32)
@@ -95,7 +94,6 @@ def test_quantised_weights(case: Case, seed: int, stored: tuple[str, int, float]
 
 
 def test_weights_apart() -> None:
-    """Scales between the weights, and how many experts a token has as a number: FlashInfer's of TensorRT-LLM."""
     case = Case(7, 16, 4, 64, 96)
     bytes_of = {3: "uint8", 4: "uint8", 6: "uint8", 7: "uint8"}
     weights = (16, 192, 32), (16, 192, 2), None, (16, 64, 48), (16, 64, 3)
@@ -107,7 +105,6 @@ def test_weights_apart() -> None:
 
 
 def test_marlin() -> None:
-    """Four bits in tiles of 16 rows: (experts, k / 16, 2 n) of 32 bits."""
     case = Case(7, 16, 4, 64, 96)
     weights, scales = ((16, 4, 384), (16, 6, 128)), ((16, 2, 192), (16, 3, 64))
     call = signature(
@@ -139,7 +136,6 @@ def test_two_stages_are_the_parts_of_both() -> None:
 
 
 def test_triton_kernels_of_sglang() -> None:
-    """`invoke_fused_moe_kernel(A, B, bias, C, …)`, called for both products."""
     name = "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel"
     up = expert_work(name, signature((7, 64), (5, 192, 64), None, (7, 2, 192)))
     down = expert_work(name, signature((14, 96), (5, 64, 96), None, (7, 2, 64)))
@@ -152,7 +148,6 @@ def test_triton_kernels_of_sglang() -> None:
 @given(st.integers(1, 60), st.integers(0, 8))
 @examples(50)
 def test_weights_of_the_calls_inside(tokens: int, seed: int) -> None:
-    """As vLLM's `moe_forward` has them: packed weights (experts, k / 2, n) are viewed, tokens are sorted."""
     case = Case(tokens, 32, 4, 96, 64)
     call = signature((tokens, 96), (tokens, 32), None, None)
     inside = [
@@ -182,7 +177,6 @@ def test_one_token_reads_its_experts_and_no_others() -> None:
 
 
 def test_experts_of_other_ranks() -> None:
-    """A map of experts: how many tokens come to those of this rank is not recorded."""
     shapes = (6, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2), (16,)
     for dtype in ("int32", "uint8", ""):
         assert expert_work("vllm::outplace_fused_experts", signature(*shapes, dtypes={4: "int32", 5: dtype})) is None

@@ -94,7 +94,6 @@ def test_a_new_operator_can_be_registered() -> None:
 
 @pytest.mark.parametrize(("name", "at"), [("_scaled_mm", 0), ("_scaled_mm_v2", 0), ("mm", 0), ("addmm", 1)])
 def test_packed_fp4_holds_two_values_of_k(name: str, at: int) -> None:
-    """(64, 128) · (128, 32), each byte with two values; the result is bfloat16."""
     packed, wide = "float4_e2m1fn_x2", "bfloat16"
     operands = [Tensor((64, 64), packed), Tensor((64, 32), packed)]
     inputs = tuple(Argument((one,)) for one in [Tensor((32,), wide)] * at + operands)
@@ -161,7 +160,6 @@ BACKWARD: dict[str, tuple[str, bool, list[Any]]] = {
 
 @pytest.mark.parametrize("name", [*SPELLINGS, *BACKWARD])
 def test_causal_attention(name: str) -> None:
-    """Half of the pairs, as far as the mask that the operator defines says so; all of them without the flag."""
     backward = name in BACKWARD
     corner, heads_last, rest = (BACKWARD if backward else SPELLINGS)[name]
     full_name = name if "::" in name else f"aten::{name}"
@@ -208,7 +206,6 @@ def test_a_window_and_a_backend_that_decides() -> None:
 
 
 def test_packed_attention_is_counted_where_sum_and_maximum_tell_the_lengths() -> None:
-    """Against sums over the sequences; unknown where other lengths give another sum."""
     name = "aten::_flash_attention_forward"
 
     def count(queries: list[int], keys: list[int], causal: bool) -> tuple[int | None, int]:
@@ -261,7 +258,6 @@ def test_products_whose_shapes_do_not_fit_are_not_counted() -> None:
 
 
 def test_what_is_written_in_place_is_the_first_argument() -> None:
-    """Of an operator whose name ends with one underscore, whatever is recorded; not of `__and__`, not without one."""
     call = signature((8,), (3,), outputs=[(2,)])
     assert bytes_moved("any::op_", call) == 4 * (8 + 3 + 8)
     assert bytes_moved("any::__op__", call) == bytes_moved("any::op", call) == 4 * (8 + 3 + 2)

@@ -42,7 +42,6 @@ def test_a_trace_without_calls_has_kernels() -> None:
 
 
 def test_work_stands_at_the_main_kernel() -> None:
-    """The longest of those named like a product; its rate is also told over the time of all kernels."""
     events = [op("aten::mm", 0, 50, PRODUCT)]
     for at, (name, dur) in enumerate((("fill", 90), ("gemm_a", 3), ("gemm_b", 4)), 1):
         events += [launch(at, at, 0.5), kernel(name, at, 100 * at, dur)]
@@ -113,7 +112,6 @@ def test_sums_of_what_is_known() -> None:
 
 
 def test_least_times_of_events_at_the_peaks_of_the_device() -> None:
-    """65,536 FLOPs at 2 a ps; the bytes would take 14 ns."""
     events = [op("aten::mm", 0, 50, PRODUCT), launch(1, 5), kernel("gemm", 1, 20, 5), kernel("other", 9, 90, 5)]
     trace = read_trace(kineto_of(events))
     bounds = row_bounds([trace, trace], [DEVICE])

@@ -31,7 +31,6 @@ def traced(events: list[dict[str, Any]] = EVENTS) -> Trace:
 
 
 def test_causes_of_idle_time() -> None:
-    """The gap before `third` is the host's: it was launched at 75 µs; before `lost` it has no cause."""
     assert idle_causes(traced()) == [
         IdleCauses(0, 7, 50_000, 1, 0, 0, 95_000, 1, 20_000, 0), IdleCauses(0, 8, 0, 0, 0, 0, 0, 0, 40_000, 155_000)
     ]  # fmt: skip
@@ -41,7 +40,6 @@ def test_causes_of_idle_time() -> None:
 
 
 def test_launches() -> None:
-    """Delays of 8, 0 (begun before the call ended) and 2 µs."""
     assert launch_statistics(traced()) == [
         LaunchRow("cudaLaunchKernel", 3, 65_000, 10_000, 20_000, 3_000.0, 2_000.0, 8_000, 1, 1, 0)
     ]

@@ -83,7 +83,6 @@ def node(number: int, name: str, given: list[list[Any]], made: list[list[Any]], 
 
 
 def test_storages_whose_ids_are_used_again_and_nested_makers() -> None:
-    """Storage 5 is made twice; 7 by an operator whose callee writes into it first; 9 was there before."""
     weight, first, second, result = tensor(90, 9, 256), tensor(50, 5, 100), tensor(51, 5, 300), tensor(70, 7, 128)
     nodes = [
         node(10, "aten::relu", [weight], [first]),

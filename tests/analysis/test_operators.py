@@ -86,7 +86,6 @@ def test_equal_layers_are_one_row() -> None:
 
 
 def test_operators_of_a_capture_have_the_kernels_of_its_replays() -> None:
-    """Two replays of two kernels each count to the captured operators, which have no host time here."""
     launches = [("gemm", "aten::mm"), ("relu", "aten::relu")]
     replays = encode(replay_events([[(name, 7) for name, _ in launches]] * 2))
     trace = link(None, replays, graph_captures=[encode(capture_events([launches]))])
@@ -103,7 +102,6 @@ def test_operators_of_a_capture_have_the_kernels_of_its_replays() -> None:
 
 
 def test_the_first_operator_by_hand() -> None:
-    """An operator within one of its own name counts once in its total, twice in its count; ties are by name."""
     events = [
         op("aten::b", 0, 100), op("aten::b", 10, 50), launch(1, 20), kernel("k", 1, 30, 5), launch(2, 70),
         kernel("k", 2, 80, 7), op("aten::a", 200, 10), launch(3, 201), kernel("k", 3, 210, 12), op("aten::c", 300, 0),
@@ -162,7 +160,6 @@ def test_classes() -> None:
 
 
 def test_an_annotation_has_what_other_threads_launch_while_its_own_waits_inside_it() -> None:
-    """As `loss.backward()` waits for autograd's threads, which may have annotations of their own."""
     events = [
         region("step", 0, 200), region("backward", 100, 50), op("aten::a", 10, 5), launch(1, 11),
         kernel("forward", 1, 300, 1), op("autograd::engine::evaluate_function: A", 110, 8, tid=2),

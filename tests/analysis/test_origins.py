@@ -21,7 +21,6 @@ def test_lines_of_a_function() -> None:
 
 
 def test_totals_count_a_line_once() -> None:
-    """A line's total has what lines called from it cause; recursion counts once."""
     events = [
         frame("a.py(1): main", 0, 100), frame("a.py(5): again", 5, 90, "a.py:2"),
         frame("a.py(5): again", 10, 80, "a.py:6"),

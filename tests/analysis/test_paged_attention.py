@@ -55,7 +55,6 @@ UNIFIED = "vllm::unified_attention_with_output"
 def test_one_call_for_both_phases(
     prefill: list[Request], decode: list[Request], heads: tuple[int, int], dim: int, padding: int
 ) -> None:
-    """Grouped heads; as many tokens as there are, or padded ones behind."""
     rows = sum(q for q, _ in prefill + decode) + padding
     if rows == 0 or (prefill and decode and rows in {sum(q for q, _ in prefill), sum(q for q, _ in decode)}):
         return
@@ -96,7 +95,6 @@ def test_nothing_is_said_without_sums() -> None:
 @given(requests.filter(bool), st.integers(0, 40))
 @examples(200)
 def test_sliding_windows(batch: list[Request], left: int) -> None:
-    """Counted where the sums determine it; where they do, as every pair that the window leaves."""
     found = seen(sums(batch), left)
     if found.pairs is not None:
         assert found.pairs == sum(len(visible(q, k, left)) for q, k in batch)
@@ -143,7 +141,6 @@ def test_heads(name: str, call: Signature, expected: tuple[int, ...]) -> None:
 
 
 def test_latent_attention_reads_one_tensor() -> None:
-    """DeepSeek's: 576 elements of a head of queries and of the cache, 512 of the result."""
     call = signature((3, 16, 576), (100, 1, 1, 576), (3, 16, 512))
     assert heads_of("aiter::mla_decode_fwd", call) == Heads(
         3, 16, 1, 576, 512, "bfloat16", "bfloat16", "bfloat16", latent=True
@@ -153,7 +150,6 @@ def test_latent_attention_reads_one_tensor() -> None:
 
 
 def test_latent_attention_that_returns_its_result() -> None:
-    """FlashMLA: the dimension of values is a number."""
     call = signature((3, 1, 16, 576), (100, 64, 1, 576), 512, (3,), 0.1, True, dtypes={3: "int32"})
     found = heads_of("_flashmla_C::fwd_kvcache_mla", call)
     assert found is not None and found.latent and (found.dim, found.dim_v, found.kv_heads) == (576, 512, 1)
@@ -168,7 +164,6 @@ def test_a_cache_of_another_type() -> None:
 
 
 def test_lengths_that_the_greatest_ones_determine() -> None:
-    """Three requests of 8 tokens at most, 24 tokens together, of keys 8 at most: all have 8."""
     offsets = {3: "int32", 4: "int32"}
     call = signature((24, 4, 16), (64, 2, 16), (64, 2, 16), (4,), (4,), 8, 8, True, -1, -1, dtypes=offsets)
     assert lengths_in_arguments(call, 24) == sums([(8, 8)] * 3)

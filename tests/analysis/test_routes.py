@@ -25,7 +25,6 @@ def test_numbers_do_not_depend_on_the_route() -> None:
 
 
 def test_outputs_that_are_not_recorded_are_not_none() -> None:
-    """A matrix product of 2×3 and 3×4 reads 18 floats and writes 8, whether or not a file lists its outputs."""
     inputs = [([2, 3], "float"), ([3, 4], "float")]
     source = kineto_of([op("aten::mm", 0, 50, inputs), launch(1, 10), kernel("gemm", 1, 20, 10)])
     for trace in both(source):
@@ -35,7 +34,6 @@ def test_outputs_that_are_not_recorded_are_not_none() -> None:
 
 
 def test_inputs_that_are_not_recorded_are_unknown() -> None:
-    """Without record_shapes no bytes are known: not 0."""
     for trace in both(kineto_of([op("aten::fill_", 0, 50), launch(1, 10), kernel("k", 1, 20, 10)])):
         analysis = analyze(trace)
         assert not trace.signatures and [row.bytes for row in analysis.kernels] == [None]

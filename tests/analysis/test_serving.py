@@ -60,7 +60,6 @@ def test_others(name: str) -> None:
 
 
 def test_a_rotation_touches_what_it_rotates() -> None:
-    """Five positions; 2 heads of the query and 1 of the key, of 8 numbers, of which 6 are rotated."""
     call = signature((5,), (5, 16), (5, 8), 8, (100, 6), True, dtypes={0: "int64", 1: "float16", 2: "float16"})
     assert moved_rotary(call) == 5 * 8 + 5 * 6 * 4 + 2 * 2 * 6 * (10 + 5)
     assert moved_rotary(signature((5,), (5, 16), (5, 8), None, (100, 6))) is None

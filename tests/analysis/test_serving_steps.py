@@ -83,7 +83,6 @@ def test_rates_by_hand() -> None:
 
 
 def test_speculative_decoding_waits_less_for_a_token() -> None:
-    """Each of two requests got 3 tokens in the step."""
     row = analyze(trace_of(serve([Batch(decode=[(3, 30), (3, 60)])]))).serving_steps[0]
     assert row.ns_per_output_token == row.latency_ns / 3
 

@@ -175,7 +175,6 @@ def test_every_query_of_the_page_finds_rows() -> None:
 
 
 def test_sums_equal_the_analysis_tables() -> None:
-    """The same numbers as the tables of `etplus analyze`."""
     analysis = linked(RECORDED).analyze()
     by_kernel = sums(((row.kernel, row.count, row.total_ns) for row in analysis.kernels), 1)
     assert rows_of("recorded", "Kernels that take the most time") == top(flat(by_kernel), 2, 10)

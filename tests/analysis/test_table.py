@@ -108,6 +108,5 @@ def test_a_mean_is_of_the_count() -> None:
 
 
 def test_the_docs_have_every_column() -> None:
-    """docs/reference/columns.md is that of the declarations: `python docs/column_docs.py` writes it."""
     page = PAGE.read_text("utf-8")
     assert with_tables(page) == page and "| `bus_bandwidth` | bytes/s |" in page

@@ -54,7 +54,6 @@ def test_call_paths() -> None:
 
 
 def test_iterations_are_compared_on_average() -> None:
-    """What was launched before the first iteration is left out of it."""
     two = analyzed(("aten::a", 10), ("aten::a", 20), ("aten::b", 30), ("aten::b", 40), steps=2, early=7)
     one = analyzed(("aten::a", 10), ("aten::b", 30), steps=1)
     found = difference(two, one)
@@ -150,7 +149,6 @@ def test_files_of_other_folders() -> None:
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_the_finding_of_a_changed_line_has_its_file_and_line(exact: bool) -> None:
-    """PyTorch before 2.14 records no call lines; the place is then the line of the function."""
     traces = []
     for first, name in ((3, "aten::relu"), (5, "aten::gelu")):
         events = program({7: (name, 20.0 + first)}, first=first)

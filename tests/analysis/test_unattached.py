@@ -45,7 +45,6 @@ def test_a_pair_without_a_link_shows_its_device_time(nothing_linked: Path) -> No
 
 
 def test_only_what_ran_beside_the_linked_operators_counts() -> None:
-    """Of events whose launch is not recorded, times are all that tells; the others are counted in a note."""
     et = orjson.dumps(et_document([{"id": 3, "name": "aten::mm", "rf_id": 5}]))
     call = op("aten::mm", 100, 50)
     call["args"]["Record function id"] = 5
@@ -73,7 +72,6 @@ def test_a_spoilt_list_is_refused() -> None:
 
 
 def test_events_in_another_order() -> None:
-    """The list of another writer need not be in order of start."""
     document = linked(GPU_SHAPED).to_dict()
     expected = with_unattached(of_bytes(document))
     document["unattached"].reverse()

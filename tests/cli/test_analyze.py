@@ -22,7 +22,6 @@ def etplus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_analysis_imports_nothing_that_it_does_not_need(etplus: Path) -> None:
-    """Neither other formats and what reads them, nor what is for several ranks."""
     code = (
         "import sys; from etplus.cli.main import main\n"
         f"main(['analyze', {str(etplus)!r}, '-o', {str(etplus.with_suffix('.txt'))!r}])\n"
@@ -51,7 +50,6 @@ def write_steps(path: Path, steps: int) -> None:
 
 
 def test_each_table_has_the_rows_of_all_traces(tmp_path: Path) -> None:
-    """One step and two. A name that a spreadsheet would compute is quoted; a table without rows has its header."""
     write_steps(tmp_path / "a.json", 1)
     write_steps(tmp_path / "b.json", 2)
     done = call("analyze", "a.json", "b.json", "--csv", "t", "-o", "x.txt", cwd=tmp_path)

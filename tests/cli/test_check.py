@@ -15,7 +15,6 @@ REPORT = PreflightReport("chakra", ("t.0.et", "t.1.et"), 2, 2, 0, 0, 0, 0, {}, (
 
 
 def test_what_names_traces(tmp_path: Path) -> None:
-    """A file, a folder, or a prefix of .et files up to its dot."""
     for name in ("job.0.et", "one.1.et.gz", "text.0.json", "full"):
         (tmp_path / name).write_text("")
     named = ("job", "job.0.et", "job.0", "one", "text.0.json", "full", "")
@@ -24,7 +23,6 @@ def test_what_names_traces(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_report() -> None:
-    """Errors before warnings; what is of no rank; how many more there are; one of a kind, thousands, none."""
     problems = (
         Problem("single-rank", "error", None, (), "alone"), Problem("host-node", "warning", 0, (1,), "first"),
         Problem("host-node", "warning", 1, (2,), "second"),

@@ -74,7 +74,6 @@ def test_numbers_as_json(folder: Path) -> None:
 
 
 def test_augment_refuses_a_broken_kineto_trace(folder: Path) -> None:
-    """Its output keeps all other bytes of the input, which a broken file does not allow."""
     done = call("convert", "--augment", folder / BROKEN, "-o", folder / "never.json")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"broken" in done.stderr
     assert b"--strict" not in done.stderr and not (folder / "never.json").exists()

@@ -27,7 +27,6 @@ def one_line(done: subprocess.CompletedProcess[bytes], *parts: str) -> None:
 
 
 def test_json_without_end_of_nesting(tmp_path: Path) -> None:
-    """Deeper than any decoder goes, wherever a command takes a file of JSON."""
     link(tmp_path, plain(ET), plain(KINETO))
     assert call("convert", "plus.json", "-o", "x.0.et", cwd=tmp_path).returncode == 0
     (tmp_path / "deep.json").write_text("[" * 100_000)
@@ -55,7 +54,6 @@ def plus(tmp_path: Path) -> Path:
 
 
 def test_a_table_that_cannot_be_printed(plus: Path) -> None:
-    """The model is written before the end, but a run that fails leaves nothing."""
     fit = "$E predict fit plus.json -o model.json --explain gemm --keep-outliers >&-"
     one_line(shell(fit, plus.parent), "standard output: writing failed (")
     assert list(plus.parent.iterdir()) == [plus]

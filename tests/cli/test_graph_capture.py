@@ -38,7 +38,6 @@ def test_trace_link(files: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_lost_kernels_and_bare_captures_are_no_bug(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """As where the GPU's buffer was lost, or no operator launched the captured kernels."""
     replay, capture = files
     lost = [event for event in replay_events([KERNELS]) if event["cat"] != "kernel"]
     lost.append({**lost[0], "cat": "kernel", "args": {"device": 0, "stream": 7}})

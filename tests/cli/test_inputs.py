@@ -103,7 +103,6 @@ def test_what_of_a_folder_is_left_out_is_named(folder: Path) -> None:
 
 
 def test_json_without_a_value_prints_and_replaces_nothing(folder: Path) -> None:
-    """`--json` was a switch in these commands: a word after it that is an input stays one."""
     before = (folder / "plus.json").read_bytes()
     for words in ("analyze --json plus.json", "diff plus.json kineto.json --json", "check --json plus"):
         assert json.loads(call(*words.split(), cwd=folder).stdout), words
@@ -158,7 +157,6 @@ def test_how_many_are_given(folder: Path) -> None:
 
 
 def test_traces_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of one kind, by number; hidden files are none, and what is read of others is their names only."""
     for name in ("r10_plus.json.gz", "r9.etplus.json", ".r1.etplus.json", "r2.et", "r3.et.gz", "x_plus.jsonl", "e.etc"):
         (tmp_path / name).touch()
     where = str(tmp_path)
@@ -176,7 +174,7 @@ def test_traces_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_numbers_in_names_are_compared_as_numbers() -> None:
     names = ["b", "a10b2", "a9b10", "a10b1", "a", "9", "10a"]
     assert sorted(names, key=_by_number) == ["9", "10a", "a", "a9b10", "a10b1", "a10b2", "b"]
-    assert _by_number("a10\u00b2") == [(1, 0, "a"), (0, 10, ""), (1, 0, "\u00b2")], "a superscript is no digit"
+    assert _by_number("a10\u00b2") == ["a", 10, "\u00b2"], "a superscript is no digit"
 
 
 def test_a_pair_that_is_read_tells_how_much_is_linked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,6 @@ def started(et: Path, kineto: Path | str, output: Path | str, **streams: int) ->
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
-    """As in `trace-link --output - | head -c 10`."""
     with started(ET, KINETO, "-", stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         process.stdout.read(10)

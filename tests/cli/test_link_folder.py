@@ -10,7 +10,6 @@ from support import call, read_json, run
 
 
 def test_a_job_from_dry_run_to_report(tmp_path: Path) -> None:
-    """The dry run's table is a manifest; the report's lines fit a terminal; the second run finds all done."""
     job = write_job(tmp_path / "job", 3)
     dry = run("etplus", "link", job, "--dry-run")
     assert dry.returncode == 0 and dry.stderr == b"" and not (job / "etplus").exists()

@@ -105,7 +105,6 @@ def test_messages_of_the_log_cannot_steer_a_terminal(command: Callable[[Callable
 def test_a_reader_that_is_gone_ends_a_command_quietly(
     command: Callable[[Callable[[], Any]], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The stream is left so that Python's exit, which flushes it, is not disturbed."""
 
     def work() -> int:
         print("text")

@@ -42,7 +42,6 @@ def one_line(*words: str | Path, cwd: Path, status: int = 2) -> str:
 
 
 def test_a_pair_in_either_order(tmp_path: Path) -> None:
-    """By content: the names say the opposite of what the files are."""
     (tmp_path / "kineto_trace.json").write_bytes(plain(ET))
     shutil.copy(KINETO, tmp_path / "rank-0.et.json.gz")
     for files in (["kineto_trace.json", "rank-0.et.json.gz"], ["rank-0.et.json.gz", "kineto_trace.json"]):
@@ -94,7 +93,6 @@ WRITES = (
 
 
 def test_folders_are_checked_before_any_work(sources: Path) -> None:
-    """The inputs do not get read: they are damaged, and that is not what the command complains of."""
     assert {line.split()[0] for line in WRITES} == COMMANDS.keys() - {"completion", "mcp", "record", "sql"}
     damaged = sources.parent / "damaged"
     shutil.copytree(sources, damaged)

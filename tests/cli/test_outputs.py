@@ -111,7 +111,6 @@ def test_two_outputs_of_one_name_and_empty_names(inputs: Path) -> None:
 
 
 def test_a_command_that_fails_midway_leaves_nothing(inputs: Path) -> None:
-    """The first file's tables are made before the second file turns out to be broken."""
     (inputs / "broken.json").write_bytes(b'{"traceEvents": []}')
     refused(inputs, *["analyze", "kineto.json", "broken.json", "--csv", "a/c"], message="broken.json")
 
@@ -126,7 +125,6 @@ def test_a_replaced_output_keeps_its_permissions(inputs: Path) -> None:
 
 
 def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
-    """Names of operators that a spreadsheet would run; numbers stay numbers, negative ones, too."""
     names = ["=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "aten::mm", "a=b", " =2+2", ";=3+3", "a; =4+4", "＝5+5"]
     names += ["|cmd", "\u200b=6+6", "\ufeff@SUM(7)", "\u00a0-8+8", "a\t+9+9", "－1"]
     calls = [
@@ -148,7 +146,6 @@ STEERING = "a\x9b2J\x1b[2Jb\u202ec\u2028d\u2029e\u200bf\u2066g\ufeffh\x7fi\U000e
 
 
 def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
-    """In JSON and in tables, and in what is said of files; a file has the text as it is."""
     call_of = {"ph": "X", "cat": "cpu_op", "name": STEERING, "pid": PID, "tid": 7, "ts": 1, "dur": 5}
     trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": [call_of]}
     (tmp_path / "trace.json").write_text(json.dumps(trace))

@@ -31,7 +31,6 @@ def test_help_describes_the_command_and_ends_with_examples(name: str) -> None:
 
 
 def test_no_option_of_a_command_changes_unnoticed() -> None:
-    """`ETPLUS_TEXTS=write pytest tests/cli/test_parser.py` writes them again; look at what changes."""
     lines = []
     for name, parser in etplus_parser()[1].items():
         for action in parser._actions[1:]:

@@ -59,7 +59,6 @@ def test_every_command_takes_the_chosen_part_alone(file: Path, tmp_path: Path) -
 
 
 def test_a_kineto_trace_is_augmented_in_a_part_alone(tmp_path: Path) -> None:
-    """Events outside of the part keep their bytes; a second run changes nothing."""
     kineto, out = fixture_pair("pairs/gpu_shaped_from_cpu")[1], tmp_path / "out.json"
     words = ["--between", "forward", 1]
     assert call("convert", "--augment", kineto, "-o", out, *words).returncode == 0

@@ -28,7 +28,6 @@ def test_both_sides_are_needed(dataset: Path) -> None:
 
 
 def test_a_network_is_a_row_beside_the_baselines(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that predicts twice the measured time (in whatever order of runs) is off by 100%."""
     fake: Any = ModuleType("etplus.planning.learned.training")
     fake.read_trained = lambda file: file
     fake.predict_graphs = lambda trained, held: 2 * np.concatenate([graph.config_runtime for graph in held])

@@ -22,7 +22,6 @@ NO_LAW = Utilization(*[cast("Law", None)] * 2)
 
 
 def test_the_candidates_on_what_was_held_out() -> None:
-    """Of two held-out traces: the median and the worst factor, the median total without its sign, those within 25%."""
     model = KernelModel(
         NO_LAW, ("a", "b"), held_out=2, errors={"a > b": ((0.1, -0.25), (0.3, 0.5)), "b": ((0.0, 0.251),)}
     )

@@ -102,7 +102,6 @@ def steps_of(kineto: Path) -> list[str]:
     [("train", 3, -1), ("train", 1, 5), ("inference", 1, -1), ("compiled", 1, -1), ("ddp", 1, -1)],
 )
 def test_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail_at: int) -> None:
-    """Links are certain, steps are those asked for, and output and status are as without the recorder."""
     start = [PYTHON]
     if kind == "ddp":
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -130,7 +129,6 @@ def test_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail_at:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["spawn", "os.fork"])
 def test_processes_that_start_in_the_window_leave_the_recording_alone(tmp_path: Path, kind: str) -> None:
-    """They inherit the observers and the open file, or get a recorder of their own; none notices."""
     words = [PYTHON, str(program(tmp_path, CHILDREN)), kind]
     alone = subprocess.run(words, capture_output=True, env=ONE_THREAD, timeout=120, check=False)
     assert alone.returncode == 3 and alone.stderr == b"trained\n"
@@ -167,7 +165,6 @@ signal.pause()
 
 
 def test_a_shadowed_sitecustomize_runs(tmp_path: Path) -> None:
-    """And the program finds no module of the recorder on its path."""
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = True\n")
     file = program(tmp_path, "import sitecustomize, sys\nprint(customized, sitecustomize.__file__)\nimport recorder\n")
     done = recorded(tmp_path, "--", sys.executable, file, env={**os.environ, "PYTHONPATH": str(tmp_path)})
@@ -176,7 +173,6 @@ def test_a_shadowed_sitecustomize_runs(tmp_path: Path) -> None:
 
 
 def test_a_torch_that_is_too_old(tmp_path: Path) -> None:
-    """One without hooks; it stays importable."""
     (tmp_path / "torch" / "optim").mkdir(parents=True)
     texts = {"__init__": "__version__ = '1.8'\nfrom . import optim, profiler\n", "profiler": ""}
     for name, text in (texts | {"optim/__init__": "from . import optimizer\n", "optim/optimizer": ""}).items():

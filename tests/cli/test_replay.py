@@ -67,7 +67,6 @@ def test_what_cannot_be_replayed_ends_in_one_line(tmp_path: Path) -> None:
 
 
 def test_ranks_on_another_network(tmp_path: Path) -> None:
-    """A folder of ranks is one job, without an option that says so; a rank by itself finds the others ready."""
     paths = JOBS["ddp"].write(tmp_path / "job", waits=True)
     spec = ("--network", "bandwidth=2.5,latency=5us")
     done = call("replay", tmp_path / "job", *spec, "--json", "-")

@@ -32,7 +32,6 @@ def test_a_page_of_one_trace_and_of_two(tmp_path: Path) -> None:
 
 
 def test_commands_of_the_page_run_in_its_folder(tmp_path: Path) -> None:
-    """Evidence and what-if commands name a trace in another folder, and the chosen part."""
     (tmp_path / "my traces").mkdir()
     (tmp_path / "pages").mkdir()
     shutil.copy(GPU_SHAPED, tmp_path / "my traces" / "a.json.gz")

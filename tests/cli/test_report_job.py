@@ -55,7 +55,6 @@ def test_files_that_are_not_ranks_of_one_job_are_refused(made: list[Any], messag
 
 
 def test_ranks_are_in_order_and_ranks_that_are_not_recorded_are_named(tmp_path: Path) -> None:
-    """Old traces have no distributedInfo: shown by their names, with a warning on the page and on standard error."""
     for made, labels in (
         ([("1.json", 1), ("0.json", 0)], ["0", "1"]),
         ([("a.json",), ("b.json",)], ["a.json", "b.json"]),

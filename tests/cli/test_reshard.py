@@ -1,13 +1,11 @@
 """Options of etplus reshard, and its text of a report."""
 
-import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from etplus.cli import reshard as module
-from etplus.cli.reshard import _text
 from support import call, linked
 
 
@@ -17,39 +15,6 @@ from support import call, linked
 def test_ranks_that_the_layout_lacks(ranks: str, message: str) -> None:
     done = call("reshard", "none.json", "--tp", "2", "--dp", "4", "--ranks", ranks)
     assert done.returncode == 2 and message in done.stderr.decode()
-
-
-def test_the_text_of_a_report() -> None:
-    report: dict[str, Any] = {
-        "layout": {"tp": 2, "dp": 4, "pp": 1, "zero": 3, "ranks": 8000}, "rank_map": {"0": 0, "4": 1},
-        "scaling": "weak", "experts": None, "gradients": [], "assumptions": [],
-        "parameters": {"count": 2, "elements": 9, "buffers": 0, "found_by": "use"},
-        "proof": {"ranks": [0], "equal": True, "operators": 7, "communications": 0, "different": []},
-    }  # fmt: skip
-    held = {"parameters": 2e9, "gradients": 1e9, "optimizer": 4e9, "activations": 5e8, "buffers": 0, "total": 7.5e9}
-    report |= {
-        "step_ns": 12_345_678, "sources": {"recorded": 0.75, "scaled": 0.25, "none": 0.0}, "matched": 1234,
-        "written": ["a.json", "b.json"], "memory": [held, held | {"total": 8e9}],
-        "not_derived": [{"what": "op", "reason": "no shape", "count": 3, "share": 0.5}] * 16,
-    }  # fmt: skip
-    shown = _text(report, 8, 90)
-    assert shown.startswith(textwrap.dedent("""\
-        step 12.3 ms predicted on 8,000 ranks (tp 2 x dp 4 x pp 1, ZeRO 3), 2 of them different
-        batch   weak
-        model   2 parameters of 9 elements, by use as weights
-        proof   the recorded layout derived from itself is equal: 7 operators and 0 communications
-        time    75.0% recorded, 25.0% scaled (CPU operators)
-        matched 1,234 collectives and messages of these
-        wrote   2 files: a.json ...
-
-        memory of a rank, MB
-        stage"""))  # fmt: skip
-    memory = [line.split() for line in shown.splitlines()[10:12]]
-    numbers = ["2,000.0", "1,000.0", "4,000.0", "500.0", "0.0"]
-    assert memory == [["0", *numbers, "7,500.0", "yes"], ["1", *numbers, "8,000.0", "yes"]]
-    assert [line.split()[-1] for line in _text(report, 7.9, 90).splitlines()[10:12]] == ["yes", "no"]
-    assert "fits" not in _text(report, None, 90) and "fits 8 GB" in shown
-    assert shown.count("no shape") == 15 and "50.0%" in shown
 
 
 @pytest.mark.parametrize(

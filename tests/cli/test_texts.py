@@ -77,7 +77,6 @@ MASKED = ("predict-evaluate", "predict-fit", "predict-run", "reshard")
     ],
 )  # fmt: skip
 def test_a_command_prints_these_texts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines of the file that begin with "$" are run."""
     monkeypatch.setenv("COLUMNS", "100")
     if name == "reshard":
         (tmp_path / "bad.json").write_text("{")

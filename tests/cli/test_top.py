@@ -12,7 +12,6 @@ KINETO = FIXTURES / "gpu" / "tf32.kineto.json.gz"
 
 
 def test_kernels_as_a_process() -> None:
-    """The busy share first, then a row for each kernel; the shares of all kernels add up to 1."""
     done = run("etplus", "top", KINETO)
     first, heads, *rows = done.stdout.decode().splitlines()
     assert (done.returncode, done.stderr) == (0, b"")
@@ -29,7 +28,6 @@ def test_kernels_as_a_process() -> None:
 
 
 def test_ranks_of_a_job_are_added_up(tmp_path: Path) -> None:
-    """Twice the same trace under two ranks: twice the time, and a row for each rank."""
     document = read_json(KINETO)
     for rank in range(2):
         document["distributedInfo"] = {"rank": rank, "world_size": 2, "backend": "nccl"}

@@ -53,7 +53,6 @@ def test_the_default_output_has_the_name_of_the_et(tmp_path: Path) -> None:
 
 
 def test_the_default_output_of_et_file_is_next_to_the_et(tmp_path: Path) -> None:
-    """As the original trace_link.py writes it, and with integers where the Kineto file has integers."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "et.json").write_text(json.dumps(PAIR_ET))
     whole = {key: value for key, value in PAIR_KINETO.items() if key != "baseTimeNanoseconds"}
@@ -89,7 +88,6 @@ def test_quiet_prints_errors_only_and_the_report_has_the_caveats(tmp_path: Path)
 
 
 def test_options_that_change_nothing_here(tmp_path: Path) -> None:
-    """With the names that users of Chakra's linker type."""
     words = "--exact-match --strict --no-progress --iteration 2 --annotation ProfilerStep --min-match 1 --match ids"
     names = ["--chakra-host-trace", ET, "--chakra-device-trace", KINETO, "--output-file", tmp_path / "plus.json.gz"]
     assert call("link", *names, *words.split()).returncode == 0

@@ -78,7 +78,6 @@ def test_broken_files_do_what_check_says(spoil: Callable[[Path], object], tmp_pa
 
 @pytest.mark.parametrize(("suffix", "old", "new", "words"), broken.NETWORK_FLAWS)
 def test_broken_network_files_do_what_check_says(suffix: str, old: str, new: str, words: str, tmp_path: Path) -> None:
-    """One dimension for fewer ranks than the set has runs, for these alone."""
     prefix = write_with_network(tmp_path)
     assert config_runs(prefix, 2)
     spoil_network(prefix, suffix, old, new)

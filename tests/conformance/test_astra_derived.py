@@ -43,7 +43,6 @@ def test_another_layout_of_a_recorded_job(layout: str, tmp_path: Path) -> None:
 
 
 def test_one_network_gives_one_time_in_all_commands(tmp_path: Path) -> None:
-    """`reshard`, `replay` and `convert` with ASTRA-sim, on one network of two levels, and `check` finds nothing."""
     [(et, kineto)] = shared_job("parallel/block.single1")
     network = tmp_path / "network.json"
     level = {"ranks": 2, "bandwidth": 20, "latency_ns": 1000}
@@ -87,7 +86,6 @@ def test_sets_of_16_and_64_ranks_take_as_long_as_predicted(source: str, layout: 
 
 
 def test_a_set_of_16_ranks_on_a_ring(tmp_path: Path) -> None:
-    """Groups of every fourth rank take four latencies a step; within 3% of `reshard` and `replay` on that network."""
     ring = Network(25.0, levels=(NetworkLevel(16, 25.0, 5000.0, topology="ring"),))
     (tmp_path / "ring.json").write_text(json.dumps(network_dict(ring)))
     layout = Layout(tp=4, dp=4)
@@ -109,6 +107,5 @@ def test_one_trace_on_several_ranks(tmp_path: Path) -> None:
 
 
 def test_some_of_the_ranks_of_a_job(tmp_path: Path) -> None:
-    """Ranks 1 to 3 of 8 as ranks 0 to 2, which start together."""
     convert([document_of(name) for name in DLRM[1:]], tmp_path / "job", to="astra-sim", renumber_ranks=True, skew=False)
     assert runs(tmp_path / "job")

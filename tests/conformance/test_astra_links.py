@@ -45,7 +45,6 @@ def simulated_ns(
 @pytest.mark.parametrize("kind", [Type.ALL_REDUCE, Type.ALL_GATHER, Type.REDUCE_SCATTER, Type.ALL_TO_ALL])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
-    """As the network says, levels and all, of no group and of a group of all ranks."""
     network = NETWORKS[name]
     found, of_group = (
         simulated_ns(tmp_path, network, 8, kind, SIZE, tuple(range(8)), group=group) for group in (False, True)
@@ -59,7 +58,6 @@ def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("members", GROUPS)
 @pytest.mark.parametrize("name", ["nodes", "three levels", "rings of rings"])
 def test_collectives_of_process_groups(name: str, members: tuple[int, ...], tmp_path: Path) -> None:
-    """On a ring, in steps of the slowest link."""
     network = NETWORKS[name]
     links = astra_links(network, 8)
     for kind in (Type.ALL_REDUCE, Type.ALL_GATHER, Type.REDUCE_SCATTER, Type.ALL_TO_ALL):

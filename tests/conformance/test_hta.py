@@ -75,7 +75,6 @@ def us(ns: int) -> float:
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_causes_of_idle_time(name: str, trace: Trace) -> None:
-    """To the µs, at HTA's effective threshold of 30 µs; other waits are those that are neither."""
     streams = GOLDEN[name]["idle"]
     rows, unlaunched = {str(row.stream): row for row in idle_causes(trace)}, before_unlaunched(trace)
     assert rows.keys() == streams.keys()
@@ -105,7 +104,6 @@ def test_temporal_breakdown(name: str, trace: Trace) -> None:
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_queues_copies_and_launches(name: str, trace: Trace) -> None:
-    """Copies whose bytes are recorded; of the calls that HTA knows: events, and time of calls and events."""
     golden = GOLDEN[name]
     assert {str(row.stream): row.longest for row in queue_use(trace)} == golden["queues"]
     rows = [row for row in copy_bandwidth(trace) if row.count]
@@ -127,7 +125,6 @@ CRITICAL = {0: (78_776, 3_712), 1: (35_834, 3_712)}
 
 @pytest.mark.parametrize("number", CRITICAL)
 def test_critical_path_of_an_annotated_range(number: int) -> None:
-    """The same kernels are on it. HTA's begins with the first operator in the range, ours with the range."""
     trace = link(None, shared_trace("gpu-kineto/alexnet.json.gz"))
     path = trace.critical_path(between="[param|pytorch.model.alex_net|0|0|0|measure|forward]", number=number)
     length, computing = CRITICAL[number]

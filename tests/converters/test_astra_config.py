@@ -29,7 +29,6 @@ from etplus.timeline.network_description import NetworkLevel
 def test_what_the_files_say(
     network: Network, topology: str, bandwidth: float, latency: int, exchange: str, tmp_path: Path
 ) -> None:
-    """Bandwidth a link in 2^30 bytes a second."""
     files, notes = write_astra_config(str(tmp_path / "job"), network, astra_links(network, 4), groups=False)
     assert [file.rpartition("/job.")[2] for file in files] == ["network.yml", "system.json", "memory.json", "run.sh"]
     lines = dict(line.split(": ") for line in Path(files[0]).read_text().splitlines() if not line.startswith("#"))
@@ -54,7 +53,6 @@ def test_two_levels_are_two_dimensions_and_the_network_is_described(tmp_path: Pa
 
 
 def test_the_run_line_runs_the_simulator(tmp_path: Path) -> None:
-    """As long as with the shared runner on the same network."""
     if not os.access(RUNNER, os.X_OK):
         pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
     prefix = write_set(tmp_path, data_parallel(4))
@@ -99,7 +97,6 @@ def test_halving_and_doubling_needs_a_power_of_two(tmp_path: Path) -> None:
 
 
 def test_a_set_against_the_network_that_it_is_for(tmp_path: Path) -> None:
-    """Differences, and what ASTRA-sim lacks, are warnings."""
     prefix = write_with_network(tmp_path)
     same = check(prefix, profile="astra-sim", network=Network(25.0, 5000.0))
     assert same.counts == {} and not same.skipped

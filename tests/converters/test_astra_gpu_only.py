@@ -35,7 +35,6 @@ def nodes_of(trace: Trace, transferred: dict[int, int] | None = None) -> list[tu
 
 
 def test_a_step_by_hand() -> None:
-    """The host is 40 µs ahead; the all-reduce overlaps a kernel, for which the chain has 5 µs of a delay."""
     assert nodes_of(step_by_hand()) == [
         (1, DELAY, 40, [], -1, None),
         (2, 7, 50, [1], -1, None),
@@ -82,7 +81,6 @@ def test_made_steps_are_folded_as_ever(seed: int) -> None:
 
 @pytest.mark.parametrize(("reads_at", "resumed"), [(600, True), (450, False)])
 def test_work_after_a_long_pause_waits_for_the_communication_that_ended_in_it(reads_at: int, resumed: bool) -> None:
-    """The thread pauses from 10 to 500 µs while gloo's thread communicates; it reads the result later, or before."""
     comm = {"collective": "allreduce", "dtype": "Float", "in_nelems": 4, "out_nelems": 4, "bytes": 16}
     nodes = [
         cpu(3, "before", 0, 10), cpu(4, "after", 500, 20), cpu(5, "reader", reads_at, 10),

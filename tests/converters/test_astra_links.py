@@ -91,7 +91,6 @@ def test_one_algorithm_on_equal_links_is_a_formula() -> None:
 
 
 def test_sizes_are_those_that_take_the_networks_time() -> None:
-    """Of an all-reduce of two ranks of four: on a direct network both links are free for it, ASTRA-sim has a third."""
 
     def agreement(size: int) -> Agreement:
         found = (Communication(3, Type.ALL_REDUCE, size, group=1), Communication(5, SEND, 4000, peer=1))

@@ -70,7 +70,6 @@ def test_what_the_simulator_reads_of_each_kind_of_node(tmp_path: Path) -> None:
 
 
 def test_durations_are_exact_where_only_rounding_changed_them(tmp_path: Path) -> None:
-    """A kernel of 0.7 µs beside one that another overlaps; `inclusive_ns` is as measured for both."""
     trace = etplus([cpu(3, "aten::mm", 0, 100), gpu(7, "short", 40, 0.7), gpu(8, "cut", 50, 30.4)], [], [], rank=0)
     rows = [Row(int(np.flatnonzero(trace.nodes.id == number)[0])) for number in (7, 8)]
     write_nodes(trace, tmp_path / "t.0.et", [SimNode(1, rows[0], 1, []), SimNode(2, rows[1], 12, [1])], 0)
@@ -81,7 +80,6 @@ def test_durations_are_exact_where_only_rounding_changed_them(tmp_path: Path) ->
 
 
 def test_a_roofline_simulation_gets_work_for_all_but_communications(tmp_path: Path) -> None:
-    """Of 250 bytes a ns; copies are bound by the bus, so that they get what takes their measured time."""
     trace, comm = step_by_hand(), Communication(row_of(8), 0, 1024)
     nodes = [SimNode(1, DELAY, 2, []), SimNode(2, row_of(12), 10, []), SimNode(3, row_of(8), 30, [], comm=comm)]
     write_nodes(trace, tmp_path / "t.0.et", nodes, 0, 250.0)
@@ -90,7 +88,6 @@ def test_a_roofline_simulation_gets_work_for_all_but_communications(tmp_path: Pa
 
 
 def test_stream_0_and_row_0(tmp_path: Path) -> None:
-    """A node's own stream comes before the trace's, also where it is 0; row 0 is a row; 0 bytes are told."""
     trace = step_by_hand()
     assert row_of(1) == 0 and trace.nodes.stream[row_of(13)] == 7
     comm = Communication(row_of(8), 0, 0)

@@ -83,7 +83,6 @@ def test_only_what_waits_for_a_collective_follows_it(edge: list[Any], shift: int
 
 
 def test_waiting_through_the_host_is_waiting(tmp_path: Path) -> None:
-    """The host waits for the collective and then launches a kernel."""
     calls = [runtime(20, "cudaStreamSynchronize", 150, 215), runtime(21, "cudaLaunchKernel", 380, 4)]
     document = timeline(gpu(13, "after", 400, 30), calls=calls, edges=[[11, 20, "sync"], [21, 13, "launch"]])
     assert start_times(document, tmp_path)["after"] == 400
@@ -145,7 +144,6 @@ def test_groups_get_numbers_that_all_ranks_share() -> None:
 
 
 def test_all_ranks_are_a_group_where_other_collectives_before_theirs_differ(tmp_path: Path) -> None:
-    """ASTRA-sim matches those of no group by how many of any group came before: rank 3 has one fewer."""
     ranks = [rank_of_groups(rank, [0, 1] if rank < 2 else [2, 3], [0, 1, 2]) for rank in range(4)]
     agreement = agreed(*ranks)
     assert agreement.groups == {1: [0, 1], 2: [2, 3], 7: [0, 1, 2], 8: [0, 1, 2, 3]}
@@ -191,7 +189,6 @@ def ring_bytes(kind: int, size: int, ranks: int) -> int:
 @pytest.mark.parametrize("ranks", [2, 3, 8, 1000])
 @pytest.mark.parametrize("kind", [pb.BROADCAST, pb.REDUCE, pb.GATHER, pb.SCATTER, pb.REDUCE_SCATTER_BLOCK])
 def test_substitutes_send_as_many_bytes_over_the_busiest_link(kind: int, ranks: int) -> None:
-    """What the root sends or receives: S of a broadcast or reduce, all others' shares of a gather or scatter."""
     size = 3 * ranks * 1024
     of_root = {pb.BROADCAST: size, pb.REDUCE: size, pb.REDUCE_SCATTER_BLOCK: (ranks - 1) * size // ranks}
     given = SUBSTITUTES[kind]
@@ -217,7 +214,6 @@ def test_messages_get_the_same_tag_on_both_sides() -> None:
 
 
 def test_ranks_issue_in_the_order_of_launches(tmp_path: Path) -> None:
-    """Two groups on two streams that begin in another order on each rank must not deadlock."""
     groups = [
         {"collective": "all_reduce", "pg_name": "1", "pg_ranks": [0, 1]},
         {"collective": "all_reduce", "pg_name": "2", "pg_ranks": [0, 1]},
@@ -282,7 +278,6 @@ def test_a_trace_without_times_is_refused(tmp_path: Path) -> None:
 
 
 def test_ranks_are_renumbered_with_their_groups_and_the_peers_of_messages() -> None:
-    """Ranks that are not there get numbers below 0."""
     found = (Communication(0, Type.ALL_REDUCE, 8, named=("g", (4, 6))), Communication(1, comm_types.SEND, 8, peer=6),
              Communication(2, comm_types.RECV, 8, peer=9))  # fmt: skip
     one, other = renumbered([RankComms(6, 8, ()), RankComms(4, 8, found)])

@@ -84,7 +84,6 @@ def test_values_and_what_is_stale(tmp_path: Path) -> None:
 
 
 def test_counters_follow_the_last_event_in_the_process_of_their_device(tmp_path: Path) -> None:
-    """Of the first GPU and of the host, whose process is that of the program; an earlier run's are written anew."""
     events = [
         op("aten::mm", 0, 30), launch(1, 5), kernel("gemm", 1, 20, 9), memory_event(6, 64, 1, 1_000_000),
         memory_event(8, 64, 2, 2_000_000, **{"Device Type": 0, "Device Id": -1}),
@@ -107,7 +106,6 @@ def test_counters_follow_the_last_event_in_the_process_of_their_device(tmp_path:
 
 
 def test_a_peak_is_shared_by_what_takes_time(tmp_path: Path) -> None:
-    """A kernel of no length, or of a device that nobody knows, has FLOPs and bytes alone."""
     big = [([4096, 4096], "c10::BFloat16")] * 2
     for device, dur, keys in (
         ("NVIDIA H100 80GB HBM3", 200, ARGUMENTS), ("NVIDIA H100 80GB HBM3", 0, ARGUMENTS[:2]),
@@ -129,7 +127,6 @@ def test_broken_input_leaves_nothing(text: bytes, tmp_path: Path) -> None:
 
 
 def test_only_the_counters_of_an_earlier_run_are_written_anew() -> None:
-    """Counters at the end of the trace whose names are all ours; a trace of counters alone loses none."""
     texts = [json.dumps({"ph": "C", "name": name, "ts": 1, "args": {}}).encode() for name in ("other", "a", "b", "a")]
     ours: Any = [SimpleNamespace(device=0, title=lambda number, name=name: name * (number == 0)) for name in "ab"]
     assert [_last_recorded(texts[:count], ours) for count in range(1, 5)] == [0, 0, 0, 0]

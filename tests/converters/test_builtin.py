@@ -55,7 +55,6 @@ def test_ranks_that_do_not_communicate(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_waits_for_one_that_is_not_there(tmp_path: Path) -> None:
-    """The all-reduce of rank 0 has no partner among two ranks: refused, or kept as a computation of 30 µs."""
     both = [step_by_hand(), of_rank(1)]
     for to in ("chakra", "astra-sim"):
         with pytest.raises(ConvertError):

@@ -141,7 +141,6 @@ def test_rounding_carries_what_it_takes(durations: Any, random: Any) -> None:
 
 
 def test_work_counts_once(tmp_path: Path) -> None:
-    """Callers without their callees, synchronizing calls without their wait, annotations without other threads."""
     document = etplus(
         [
             cpu(3, "step", 0, 100, scope=7),
@@ -223,7 +222,6 @@ def test_messages_have_source_target_and_tag(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parent", [None, 0, 1, 999])
 def test_a_caller_that_is_no_node_is_kept(parent: int | None, tmp_path: Path) -> None:
-    """Of a runtime call: ids are from 0 on; that of a node is in ctrl_deps."""
     document = etplus([cpu(3, "a", 0, 9)], [runtime(10, "cudaLaunchKernel", 1, 1, parent)])
     found = write(document, tmp_path)[10]
     assert found.ctrl_deps == ([1] if parent == 1 else [])
@@ -294,7 +292,6 @@ def changed(position: int, **change: Any) -> list[Document]:
 def test_attributes_of_every_form_are_kept(
     attrs: list[Any], further: Any, separators: tuple[str, str], tmp_path: Path
 ) -> None:
-    """As attributes where they are as PyTorch writes them, with what follows as it is in the file; else as JSON."""
     thread = [{**one, "value": 7} if one["name"] == "scope" else one for one in ATTRS]
     name = "[pytorch|profiler|execution_trace|thread]"
     sides = {side: {"values": [], "shapes": [], "types": []} for side in ("inputs", "outputs")}
@@ -359,7 +356,6 @@ def test_copies_and_fills_become_memory_nodes_if_asked(tmp_path: Path) -> None:
 
 
 def test_several_messages_of_one_kernel_are_nodes_before_it(tmp_path: Path) -> None:
-    """Each with an own id above all others, the wait of the kernel and all of its time; the kernel takes none."""
     trace = etplus([cpu(3, "op", 0, 99), gpu(4, "first", 5, 3), gpu(5, "ncclDevKernel_SendRecv", 10.7, 6)], rank=0)
     row = trace.nodes.id.tolist().index(5)
     comms = RankComms(

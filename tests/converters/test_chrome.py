@@ -148,7 +148,6 @@ def device_table(trace: Trace, wanted: Collection[int] | None = None) -> Counter
 
 @pytest.mark.parametrize("name", [NAME, DLRM[0]])
 def test_it_is_read_like_the_kineto_trace_it_came_from(name: str, tmp_path: Path) -> None:
-    """The same GPU events, launched by the same operators, with the same FLOPs; and the same categories."""
     _, kineto = fixture_pair(name) if name.startswith("pairs/") else shared_pair(name)
     document = document_of(name)
     write_chrome({document.rank or 0: document}, tmp_path / "trace.json.gz")

@@ -48,7 +48,6 @@ def test_what_is_no_communication_to_simulate_is_counted() -> None:
 
 
 def test_gloo_runs_on_the_host_in_one_order_on_all_ranks() -> None:
-    """Its threads run collectives at other times than the program asks for them; the ranks agree on the latter."""
     orders = []
     for rank in (0, 1):
         document = document_of(f"cpu-pairs/ddp_same.rank{rank}")
@@ -80,7 +79,6 @@ def test_made_ranks_agree_as_ever(seed: int) -> None:
 
 
 def test_messages_have_one_number_on_both_ends() -> None:
-    """The n-th from 0 to 1 is n on both; of numbered ones those that only one end has come last."""
 
     def message(kind: int, peer: int, seq: int = -1) -> Communication:
         return Communication(0, kind, 8, peer=peer, seq=seq)

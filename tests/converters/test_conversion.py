@@ -110,7 +110,6 @@ def test_the_extension_chooses_the_format() -> None:
 
 
 def test_all_files_appear_or_none(tmp_path: Path) -> None:
-    """The first graph of the dataset is written before the second file turns out to be broken."""
     linked(NAME).write(tmp_path / "a.json")
     (tmp_path / "b.json").write_bytes(b'{"schema": "1"}')
     before = sorted(tmp_path.iterdir())

@@ -35,7 +35,6 @@ def lossy(folder: Path) -> Path:
     "job", ["block.ddp4", *(pytest.param(f"block.{job}", marks=pytest.mark.slow) for job in ("pp2", "fsdp-tp4"))]
 )
 def test_a_cut_job_runs_to_the_last_node_of_every_rank(job: str, tmp_path: Path) -> None:
-    """On every network, and a slower one takes longer."""
     ranks = len(shared_job(f"parallel/{job}"))
     done = call("convert", write_cut_job(tmp_path / "job", job, rank=ranks - 1), "--to", "astra-sim",
                 "-o", tmp_path / "set")  # fmt: skip
@@ -50,7 +49,6 @@ def test_a_cut_job_runs_to_the_last_node_of_every_rank(job: str, tmp_path: Path)
 
 
 def test_a_cut_that_takes_the_issuing_call_as_well_is_refused(tmp_path: Path) -> None:
-    """Nothing in the ET says then which operator the collective belongs to."""
     job = write_cut_job(tmp_path / "job", "block.ddp2", rank=1)
     done = call("convert", job, "--to", "astra-sim", "-o", tmp_path / "set")
     assert done.returncode == 2 and f"{job}/rank1.et.json.gz: rank 1 lacks ALL_REDUCE" in done.stderr.decode()
@@ -68,7 +66,6 @@ def test_a_set_that_cannot_be_whole_is_refused_in_one_line(tmp_path: Path) -> No
 
 
 def test_the_verdict_is_that_of_check(tmp_path: Path) -> None:
-    """Of ranks 2 and 3 alone `check` misses two files; so does the last line of `convert`."""
     for rank in (2, 3):
         etplus([cpu(3, "a", 0, 9)], rank=rank, world_size=4).write(tmp_path / f"rank{rank}.json")
     done = call("convert", "rank2.json", "rank3.json", "--to", "chakra", "-o", "set", "--json", "x.json", cwd=tmp_path)

@@ -50,7 +50,6 @@ def replayed_ns(traces: list[Trace], network: Network | None = None) -> int:
 
 @pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "pairs/two_threads"])
 def test_one_rank_takes_as_long_as_replayed(name: str) -> None:
-    """To the ns, but for events of one stream that overlap: threads and streams are sequences."""
     trace = linked(name)
     assert end_ns(schedule([trace]), LogGP(0, 0, 0, 0)) == pytest.approx(replayed_ns([trace]), rel=5e-4)
 
@@ -66,7 +65,6 @@ def test_a_made_job_answers_the_network_as_the_replay_does(name: str, tmp_path: 
 
 
 def test_bytes_of_a_ring(tmp_path: Path) -> None:
-    """Each of n ranks sends 2 (n − 1) parts of an all-reduce, of the n-th part of its size each."""
     traces = [link(*pair) for pair in JOBS["ddp"].write(tmp_path)]
     ranks = schedule(traces)
     sent = [sum(what.amount for what in rank.operations.values() if what.kind == "send") for rank in ranks]
@@ -76,7 +74,6 @@ def test_bytes_of_a_ring(tmp_path: Path) -> None:
 
 
 def test_parts_of_an_all_to_all_pass_through_the_ranks_between(tmp_path: Path) -> None:
-    """On a ring a rank sends n(n − 1)/2 of them, directly n − 1."""
     traces = [link(*pair) for pair in JOBS["moe"].write(tmp_path)]
     sent = {}
     for algorithm in ("ring", "direct"):
@@ -88,7 +85,6 @@ def test_parts_of_an_all_to_all_pass_through_the_ranks_between(tmp_path: Path) -
 
 
 def test_the_command(tmp_path: Path) -> None:
-    """One rank alone is told of; what does not match is refused; the text may be gzipped."""
     linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "rank0.json")
     done = call("convert", "rank0.json", "-o", "job.goal.gz", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -139,7 +139,6 @@ def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
 
 
 def test_rows_of_a_picture(tmp_path: Path) -> None:
-    """Those that start first, callers before what they call; all below a node, and what that launches."""
     trace = step_by_hand()
 
     def ids(**choice: Any) -> set[int]:
@@ -157,7 +156,6 @@ def test_rows_of_a_picture(tmp_path: Path) -> None:
 
 
 def test_a_dot_file_by_hand(tmp_path: Path) -> None:
-    """Names are cut behind 60 characters, kinds have colors, calls are dotted."""
     nodes = [cpu(3, "n" * 60, 0, 10), cpu(4, "n" * 61, 1, 2.5, parent=3), cpu(5, 'a"\\b', parent=3)]
     assert write_graph({0: etplus(nodes, [], [[3, 4, "data"]])}, tmp_path / "g.dot", "dot", subtree="3")[0] == 3
     assert (tmp_path / "g.dot").read_text().splitlines() == [

@@ -27,7 +27,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", HOST_JOBS)
 def test_a_simulator_gets_the_jobs_time_and_response(name: str, folder: Path, tmp_path: Path) -> None:
-    """Recorded on a network on which no transfer shows, while each backend's thread begins and ends late by chance."""
     ranks = traces(name, folder)
     convert(ranks, tmp_path / "job", to="astra-sim")
     job, truth = read_set(tmp_path / "job"), HOST_JOBS[name]
@@ -58,7 +57,6 @@ def with_fast_clock(pair: tuple[bytes, bytes], times: float) -> tuple[bytes, byt
 
 @pytest.mark.parametrize(("times", "says"), [(1.0, ""), (1.1, "above 5%, predicted changes mean nothing")])
 def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_path: Path) -> None:
-    """Clocks that drift apart contradict the order of messages, so that the replay cannot repeat the recording."""
     files = []
     for rank, pair in enumerate(HOST_JOBS["pipeline"].texts()):
         files.append(tmp_path / f"rank{rank}.json")

@@ -32,7 +32,6 @@ def test_a_point_at_the_end_of_a_computation_is_a_wait_inside_it_else_before_the
 
 
 def test_communications_take_the_time_of_a_network_that_is_less_efficient() -> None:
-    """Both ends of a message are as large; what is not measured, or is empty, stays as it is."""
 
     def efficiency_of(kind: int, size: int) -> Any:
         return {SEND: SimpleNamespace(times=1.5), Type.ALL_REDUCE: SimpleNamespace(times=0.0001)}.get(kind)
@@ -47,7 +46,6 @@ def test_communications_take_the_time_of_a_network_that_is_less_efficient() -> N
 
 
 def test_work_that_a_collective_slows_waits_for_half_of_it_as_a_message_to_the_next_rank() -> None:
-    """Twice as slow beside row 1, on both ranks, and beside the message of rank 0, which is not split."""
     timeline: Any = SimpleNamespace(
         slowdown=2.0, ranks={6: SimpleNamespace(beside={1, 3}), 7: SimpleNamespace(beside={1})}
     )

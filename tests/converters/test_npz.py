@@ -92,7 +92,6 @@ def test_made_steps_become_the_same_arrays_as_ever(seed: int) -> None:
 
 
 def test_features_of_each_node_by_hand() -> None:
-    """A chain of 34 calls: the depth counts up to 32. The last one calls 66 others: calls count up to 64."""
     nodes = [cpu(3 + k, "a", k, 1000 - 2 * k, parent=2 + k if k else 2) for k in range(34)]
     nodes += [cpu(100 + k, "b", 100 + k, 1, parent=36) for k in range(66)]
     graph = graph_arrays(etplus(nodes), "made")

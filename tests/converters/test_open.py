@@ -113,7 +113,6 @@ def test_a_stream_and_what_etplus_reads_are_for_its_own_readers(
 
 
 def test_a_chakra_trace_is_known_by_its_name_or_its_content(tmp_path: Path) -> None:
-    """A text is never one, and what is none of all is taken for one where it is a file."""
     trace = document_of("pairs/gpu_shaped_from_cpu")
     for name in ("t.0.et", "t.0.et.gz", "t.chakra", "t.et.bin"):
         trace.save(tmp_path / "t.0.et")

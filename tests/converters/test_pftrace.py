@@ -33,7 +33,6 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 
 
 def test_packets_hold_every_slice_stage_and_launch(trace: Trace, tmp_path: Path) -> None:
-    """Counted as SQL would, each begin with its end, each flow with both ends, names interned before their use."""
     packets = written(trace, tmp_path).packet
     events = [packet.track_event for packet in packets if packet.HasField("track_event")]
     stages = [packet.gpu_render_stage_event for packet in packets if packet.HasField("gpu_render_stage_event")]

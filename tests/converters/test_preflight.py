@@ -42,7 +42,6 @@ def test_a_clean_set_passes(tmp_path: Path) -> None:
 def test_a_defect_is_named_at_the_level_that_it_has_for_the_reader(
     tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, count: int, text: str, levels: tuple[str, str]
 ) -> None:
-    """As an error if ASTRA-sim, or for "chakra" any other reader, does not survive it."""
     prefix = spoiled(tmp_path, spoil)
     for profile, level in zip(("chakra", "astra-sim"), levels, strict=True):
         report = check(prefix, profile=profile)  # type: ignore[arg-type]
@@ -52,7 +51,6 @@ def test_a_defect_is_named_at_the_level_that_it_has_for_the_reader(
 
 
 def test_an_order_that_durations_make_safe_is_a_warning(tmp_path: Path) -> None:
-    """Rank 1 has the other collective ready first; without the long computation it would run it first."""
     late, soon = comp(4, 1), comp(4, 1)
     late.duration_micros = 1000
     safe = [[comp(1), late, coll(2, 1, group="1"), coll(3, 4, group="2")],
@@ -94,7 +92,6 @@ def test_the_group_file_next_to_a_set_is_found(tmp_path: Path, name: str) -> Non
     "spoil", [spoil for spoil, kind, *_ in (*broken.HARD, *broken.SIMULATOR_ONLY) if kind[:9] != "attribute"][::2]
 )
 def test_the_check_after_writing_finds_the_same(tmp_path: Path, spoil: Callable[[Ranks], None]) -> None:
-    """It reads many nodes at once, and does not look at attributes of nodes that compute."""
     prefix = spoiled(tmp_path, spoil)
     files = list(map(str, tmp_path.iterdir()))
     for profile in ("chakra", "astra-sim"):
@@ -144,7 +141,6 @@ def test_all_to_alls_are_compared_in_whole_bytes_per_rank(tmp_path: Path) -> Non
 
 
 def test_what_runs_in_astra_sim_is_no_error(tmp_path: Path) -> None:
-    """Collectives without pg_name are of all ranks; a version is not needed."""
     ranks = clean()
     for nodes in ranks:
         edited(nodes[4], "pg_name")
@@ -161,7 +157,6 @@ def test_what_runs_in_astra_sim_is_no_error(tmp_path: Path) -> None:
 
 
 def test_collectives_of_all_ranks_come_after_equally_many(tmp_path: Path) -> None:
-    """A broadcast, which ASTRA-sim does not simulate, does not count; all ranks as a group are one of many."""
     groups = {1: [0, 1], 2: [0, 1, 2]}
     of_two = [comp(1), coll(2, 1, op=pb.BROADCAST), coll(3, 2), coll(4, 3, group="")]
     prefix = write(tmp_path, [of_two, of_two, [comp(1), coll(2, 1, group="")]], groups)
@@ -197,7 +192,6 @@ def test_too_many_nodes_that_wait_for_nothing(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(("waiting", "warned"), [(0, True), (1, True), (2, False), (4, False)])
 def test_a_set_in_which_hardly_anything_waits_for_a_collective(waiting: int, warned: bool, tmp_path: Path) -> None:
-    """Four collectives in a row, of which some have a computation behind them."""
     comms = [comp(0), *(coll(at, at - 1, group="0") for at in range(1, 5))]
     rank = [*comms, *(comp(10 + at, at) for at in range(1, 1 + waiting)), *(comp(20 + at) for at in range(4))]
     report = check(write(tmp_path, [rank, rank]), profile="astra-sim")
@@ -424,7 +418,6 @@ def test_what_each_profile_counts(
 
 
 def test_files_that_the_simulator_cannot_read(tmp_path: Path) -> None:
-    """Gzipped, and a group file named so that ASTRA-sim takes it for none."""
     prefix = write(tmp_path, clean(), GROUPS)
     (tmp_path / "t.comm_groups.json").rename(tmp_path / "not_empty.json")
     assert check(prefix, groups=tmp_path / "not_empty.json").counts == {"groups-path": 1}

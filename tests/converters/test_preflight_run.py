@@ -34,7 +34,6 @@ def test_a_collective_begins_when_its_last_rank_comes(tmp_path: Path) -> None:
 
 
 def test_a_rank_computes_one_node_at_a_time_with_the_host_beside(tmp_path: Path) -> None:
-    """Lowest id first: node 4 waits for node 2, and so for node 1 as well; the host has a lane of its own."""
     assert ends_us(tmp_path, [[lasting(1, 5), lasting(2, 3), lasting(4, 2, 2), lasting(3, 4, on_host=True)]]) == [10]
     assert ends_us(tmp_path, [[lasting(1, 5), lasting(2, 3, on_host=True), lasting(3, 4, on_host=True)]]) == [7]
     assert ends_us(tmp_path, [[lasting(1, 0), lasting(2, 0, 1)]]) == [0.002], "a node takes 1 ns at least"

@@ -128,7 +128,6 @@ def test_a_loaded_exporter_is_as_its_package_has_it() -> None:
 
 
 def test_suffixes_stand_for_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest counts, in any case; of two formats with one the first."""
     more = type("More", (Tiny,), {"name": "more", "suffixes": (".tiny", ".x")})
     monkeypatch.setattr(registry, "exporters", lambda: {"tiny": Tiny(), "more": more()})
     assert suffixes() == {".a.tiny": "tiny", ".x": "tiny", ".tiny": "more"}

@@ -22,7 +22,6 @@ BASE = 25.0
 def test_the_response_to_the_network_is_the_jobs(
     name: str, streams: bool, host_bound: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From traces in which no wait shows, within 2% at ten times the bandwidth, a tenth and a hundredth."""
     if host_bound:  # kernels so short that the device waits for the host
         for kernel, ns in (("_FORWARD", 8_000), ("_BACKWARD", 12_000), ("_UPDATE", 3_000)):
             monkeypatch.setattr(made_jobs, kernel, ns)

@@ -30,7 +30,6 @@ def nodes_of(document: Trace, folder: Path, roofline: float | None = BANDWIDTH) 
 
 
 def test_a_matrix_product_and_a_delay(tmp_path: Path) -> None:
-    """1024³ multiply-adds of float32: 2³¹ FLOPs, three matrices of 4 MiB; then 50 µs without work, and one unknown."""
     shape, kind = [1024, 1024], "Tensor(float)"
     tensor = [9, 9, 0, 1 << 20, 4, "cuda:0"]
     mm = cpu(3, "aten::mm", 0, 200, inputs=[tensor, tensor], input_shapes=[shape, shape], input_types=[kind, kind],

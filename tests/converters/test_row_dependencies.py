@@ -32,7 +32,6 @@ def pairs_of(trace: Trace) -> tuple[list[tuple[int, int, int]], list[int], int]:
 
 
 def test_a_step_by_hand() -> None:
-    """Calls and operators follow each other on their thread (ORDER), whichever calls which; edges keep their kinds."""
     pairs, order, left_out = pairs_of(step_by_hand())
     in_order = {(3, 4), (25, 5), (22, 6), (4, 20), (20, 21), (21, 25), (5, 22), (6, 23), (23, 24)}
     assert {(a, b) for a, b, kinds in pairs if kinds == ORDER} == in_order
@@ -60,7 +59,6 @@ def test_what_has_no_time_comes_with_its_caller() -> None:
 
 
 def test_an_order_that_edges_contradict_is_left_out() -> None:
-    """b began before a on the thread, but an edge says that it waits for a; nor is the order of what is behind kept."""
     nodes = [cpu(3, "b", 0, 1), cpu(4, "a", 5, 1), cpu(5, "c", 8, 1)]
     pairs, order, left_out = pairs_of(etplus(nodes, [], [[4, 3, "data"]]))
     assert ((4, 3, bit("data")) in pairs, left_out) == (True, 2)
@@ -78,7 +76,6 @@ def test_edges_in_a_circle_are_refused_with_the_first_six_ids() -> None:
 
 @pytest.mark.parametrize("seed", range(len(MADE)))
 def test_made_steps(seed: int) -> None:
-    """Each row comes after all it waits for and after its caller, each pair is there once; all as ever."""
     trace = random_step(seed)
     pairs, order, left_out = pairs_of(trace)
     place = {number: at for at, number in enumerate(order)}
@@ -95,7 +92,6 @@ def test_made_steps(seed: int) -> None:
 
 
 def test_coupling_counts_what_is_directly_behind_collectives() -> None:
-    """Of four collectives one is followed by computation, one by both, one by the fourth alone, that by nothing."""
     collectives, communicates = np.array([0, 1, 2, 3]), np.array([True, True, True, True, False, False])
     found = coupling(collectives, communicates, np.array([0, 1, 1, 2, 4]), np.array([4, 5, 2, 3, 5]))
     assert found == Coupling(4, 2, 1) and not found.few

@@ -52,7 +52,6 @@ def dlrm() -> list[Trace]:
 
 
 def test_every_rank_ends_when_it_ended(tmp_path: Path) -> None:
-    """dlrm: collectives are as long as the last rank's, so without the skew all ranks end a third too early."""
     traces = dlrm()
     convert(traces, tmp_path / "t", to="astra-sim")
     starts = [trace.base_time_ns + trace.span[0] for trace in traces]  # one machine, one clock
@@ -75,7 +74,6 @@ def test_every_rank_ends_when_it_ended(tmp_path: Path) -> None:
     ahead=st.lists(st.integers(0, 10**7), min_size=5, max_size=5),
 )
 def test_the_skew_is_free_of_the_clocks(begins: list[int], ahead: list[int]) -> None:
-    """Ranks begin at known times and end all collectives together, by clocks that are ahead by known times (µs)."""
     ends = [3100.0, 3200.0, 3300.0]
     ranks = {
         rank: rank_recording(rank_of(rank, ALL, ALL, ALL, begin=begin + off, ends=[end + off for end in ends]))
@@ -104,7 +102,6 @@ def mesh_rank(rank: int, world: int) -> Trace:
 
 
 def test_one_trace_for_all_ranks_is_the_job_of_equal_ranks(tmp_path: Path) -> None:
-    """Every rank of a mesh does the same: the files are those of the whole job, whichever rank is taken."""
     for name in ("job", "one"):
         (tmp_path / name).mkdir()
     convert([mesh_rank(rank, 8) for rank in range(8)], tmp_path / "job" / "t", to="astra-sim")
@@ -119,7 +116,6 @@ def test_one_trace_for_all_ranks_is_the_job_of_equal_ranks(tmp_path: Path) -> No
 
 
 def test_one_trace_for_more_ranks_than_its_job_has(tmp_path: Path) -> None:
-    """A stride stays, the number of groups grows; the group of all ranks is that of the new ones."""
     comms = [{**ALL, "pg_name": "far", "pg_ranks": [1, 3]}, ALL, {**ALL, "pg_name": "me", "pg_ranks": [1]}]
     comms += [{**ALL, "collective": kind, "src_rank": 1, "dst_rank": 1} for kind in ("send", "recv")]
     done = convert(rank_of(1, *comms), tmp_path / "t", to="astra-sim", replicate=8)
@@ -160,7 +156,6 @@ def pipeline_rank(rank: int, first: int, world: int) -> Trace:
 
 
 def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) -> None:
-    """Ranks 4 to 7 that send to rank 3, against 0 to 3 that send to rank 5: in both that rank is not there."""
     names = []
     for folder, first in (("low", 0), ("high", 4)):
         (tmp_path / folder).mkdir()
@@ -179,7 +174,6 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
 
 
 def test_a_single_rank_is_refused_in_one_way(tmp_path: Path) -> None:
-    """By `convert` of one file and of one rank of several, and by `check`."""
     for rank in (0, 1):
         mesh_rank(rank, 2).write(tmp_path / f"rank{rank}.json")
     for arguments in (["rank0.json"], ["rank0.json", "rank1.json", "--rank", "0"]):

@@ -90,7 +90,6 @@ def test_a_job_gives_offsets_and_what_does_not_match(opened: list[Any]) -> None:
 
 
 def test_the_only_source_that_is_wanted(opened: list[Any]) -> None:
-    """Alone, but of a rank that is asked for, it is read to see whether it is that one; of several none is the one."""
     assert Traces(["rank0.json"], rank=0).source == "rank0.json" and opened == ["rank0.json"]
     with pytest.raises(UsageError, match=r"no file for rank 3; there are ranks 0$"):
         assert Traces(["rank0.json"], rank=3).source

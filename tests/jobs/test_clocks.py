@@ -54,7 +54,6 @@ def test_the_offset_is_the_median_distance_and_the_spread_that_of_the_rest() -> 
 
 
 def test_offsets_go_from_rank_to_rank() -> None:
-    """The larger group first; a rank that two groups know has the offset of the first."""
     chain = [ends([100, 110], ranks=(0, 1)), ends([200, 230], ranks=(1, 2)), ends([50, 55], ranks=(5, 6))]
     found = {offset.rank: (offset.reference, offset.offset_ns) for offset in clock_offsets(chain)}
     assert found == {0: (0, 0), 1: (0, 10), 2: (0, 40), 5: (5, 0), 6: (5, 5)}
@@ -93,7 +92,6 @@ def test_one_contradiction_counts_for_all_that_are_joined() -> None:
 
 @pytest.mark.parametrize(("received", "joined"), [(20, True), (19, False)])
 def test_messages_on_the_host_join_ranks(received: int, joined: bool) -> None:
-    """A message is not received before it is sent, by clocks that are one."""
     message = matched([[20, 5]], [[25, received]], kind=SEND, on_host=True, group="")
     found = clock_offsets([], [message])
     assert found == ([ClockOffset(0, 0, 0, 0, 0), ClockOffset(1, 0, 0, 0, 0)] if joined else [])

@@ -18,7 +18,6 @@ from job_files import die_at
 
 
 def test_a_process_that_dies_takes_no_other_task_with_it(tmp_path: Path) -> None:
-    """3 dies once and is done when it runs again; 5 dies always and alone is reported."""
     tasks = [(number, str(tmp_path / "died")) for number in range(9)]
     found = {task[0]: result for task, result in run_all(engine_of("processes", 3, None), die_at, tasks)}
     assert isinstance(found.pop(5), BrokenExecutor)
@@ -42,7 +41,6 @@ class BrokenPool(Executor):
 
 @pytest.mark.parametrize(("reopen", "sizes"), [(False, [2, 2, 1]), (True, [2, 2, 1, 1, 1, 1])])
 def test_processes_that_cannot_be_started_are_reported_for_each_task(reopen: bool, sizes: list[int]) -> None:
-    """Tasks of broken executors run again, each in an executor of its own."""
     opened: list[int] = []
     engine = Engine(lambda count: opened.append(count) or nullcontext(BrokenPool()), window=2, reopen=reopen)  # type: ignore[func-returns-value]
     found = dict(run_all(engine, int, ["1", "2", "3"]))

@@ -123,7 +123,6 @@ def test_a_job_is_saved_as_columns_and_asked_in_sql(job: Job, tmp_path: Path) ->
 
 
 def test_a_part_is_that_of_each_rank(job: Job, tmp_path: Path) -> None:
-    """Each rank's part is what the trace's own choice gives, read when it is asked for."""
     part = job.window("2ms", "9ms")
     assert isinstance(part, Job) and len(part) == 3 and repr(part) == "<Job of 3 ranks>"
     for rank, trace in part.ranks.items():

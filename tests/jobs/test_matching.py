@@ -48,7 +48,6 @@ def told(found: list[Mismatch]) -> list[tuple[str, int, tuple[int, ...]]]:
 @examples(40)
 @given(st.data())
 def test_a_removed_collective_is_named_by_its_place(data: st.DataObject) -> None:
-    """Equal neighbors are told apart by the times, whatever the clocks, where these leave no doubt."""
     draw = data.draw
     length = draw(st.integers(2, 14))
     kinds = draw(st.lists(st.sampled_from([(REDUCE, 8), (REDUCE, 16), (GATHER, 8)]), min_size=length, max_size=length))
@@ -96,7 +95,6 @@ def test_numbers_decide_where_the_trace_has_them() -> None:
 
 
 def test_each_group_has_its_own_order() -> None:
-    """Two pairs and the world; a group whose ranks are not all given is matched over those that are."""
     pairs: list[Group] = [("a", (0, 1)), ("b", (2, 3)), ("c", (0, 9))]
     calls = [(REDUCE, 8, 100), (GATHER, 4, 200), (REDUCE, 8, 300)]
     ranks = {
@@ -218,7 +216,6 @@ def test_a_mismatch_says_what_a_rank_has() -> None:
 
 @pytest.mark.parametrize("known_by", ["first rank alone", "pg_config", "process_group:init", "start and stride"])
 def test_two_groups_of_one_name_stay_two_though_the_profiler_cut_off_their_lists(known_by: str) -> None:
-    """Ranks 0, 2, 4 and ranks 1, 3, 5 name their group "1"."""
     found = {rank: communications(cut_off_rank(rank, known_by)) for rank in range(6)}
     _, groups, mismatches = match_collectives(found)
     assert [group.ranks for group in groups] == [(0, 2, 4), (1, 3, 5)] and not mismatches

@@ -135,7 +135,6 @@ def device(pid: int, rank: int, world: int) -> bytes:
 
 
 def test_contents_narrow_ranks_down(tmp_path: Path) -> None:
-    """A mesh of 2 × 2: ranks proved by two groups, one left by elimination, one by its process id."""
     ets = {"p": execution(1, [[0, 1], [0, 2]], 4), "q": execution(1, [[0, 1]], 4), "r": execution(9, [], 4)}
     files = {f"{name}.et.json": data for name, data in ets.items()} | {"s.et.json.gz": execution(1, [], 4)}
     files |= {f"{name}.kineto.json": device(9 if rank == 3 else 1, rank, 4) for rank, name in enumerate("wxyz")}
@@ -147,7 +146,6 @@ def test_contents_narrow_ranks_down(tmp_path: Path) -> None:
 
 
 def test_a_process_id_in_names_settles_only_a_whole_job(tmp_path: Path) -> None:
-    """Another rank, whose files are not there, may have the same process id in its container."""
     files = {f"h_{40 + rank}.1694128201{rank}00.pt.trace.json": device(1, rank, 3) for rank in range(3)}
     files |= {f"et_{40 + rank}.json": execution(1, [], 3) for rank in range(3)}
     assert len(job(tmp_path / "whole", files)) == 3
@@ -160,7 +158,6 @@ def test_a_process_id_in_names_settles_only_a_whole_job(tmp_path: Path) -> None:
 @examples(100)
 @given(st.lists(st.sets(st.integers(0, 4), max_size=4), min_size=1, max_size=5))
 def test_elimination_finds_what_all_solutions_have_in_common(sets: list[set[int]]) -> None:
-    """Against every way to give each of n files one of n ranks."""
     n = len(sets)
     places = {str(i): {rank for rank in ranks if rank < n} for i, ranks in enumerate(sets)}
     solutions = [
@@ -186,7 +183,6 @@ def paired_up(ets: list[TraceFile], kinetos: list[TraceFile]) -> list[tuple[int,
 
 
 def test_ranks_are_lent_by_likeness() -> None:
-    """By the stem, which settles it; by a process id or as the two of a folder, which may be chance."""
     traces = files(KINETO, ("k1", ("inside", 3), ("stem", "a")), ("k2", ("inside", 4), ("process", 70)))
     assert paired_up(files(ET, ("e1", ("stem", "a")), ("e2", ("process", 70))), traces) == [
         (3, "e1", "k1", True), (4, "e2", "k2", False),

@@ -48,7 +48,6 @@ def test_a_row_a_communication(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_understood_is_left_out_or_of_an_unknown_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message without a peer is never taken in."""
     every = found(0, None, TP, understood=False), found(1, SEND, understood=False), found(3, REDUCE)
     assert columns(monkeypatch, *every) == ((WORLD,), [(53, REDUCE, 8, 0, -1, -1, 10_300, 10_307, 1)])
     groups, rows = columns(monkeypatch, *every, unknown=True)

@@ -13,44 +13,12 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus.jobs.batch import Batch, find_job, link_many
-from etplus.jobs.job_report import read_job_report
-from etplus.jobs.job_text import report_text
-from etplus.linker import link
 from job_files import outputs, write_job
 from support import command, read_json, shared_trace
 
 
 def failures(batch: Batch) -> dict[int, str]:
     return {one.rank: one.reason for one in batch.report.failed}
-
-
-def test_a_real_job(tmp_path: Path) -> None:
-    """All collectives of dlrm match; as the ends tell, the clocks of one machine agree, and rank 2 comes last."""
-    job = tmp_path / "job"
-    job.mkdir()
-    for name in (f"{rank}.{kind}.json.gz" for rank in range(4) for kind in ("et", "kineto")):
-        shutil.copyfile(shared_trace(f"gpu-pairs/dlrm.rank{name}"), job / f"rank-{name}")
-    batch = link_many(job, jobs=1)
-    report = batch.report
-    assert batch.complete and (batch.now, batch.before, report.world_size, report.not_given) == (4, 0, 8, "4-7")
-    (group,) = report.groups
-    assert (group.ranks, group.collectives, group.matched) == ((0, 1, 2, 3), 8, 8)
-    assert not report.mismatches and not report.notes
-    assert [one.rank for one in report.clock_offsets] == [0, 1, 2, 3]
-    assert all(abs(one.offset_ns) < 3000 and one.collectives == 8 for one in report.clock_offsets)
-    late = {one.rank: one for one in report.stragglers}
-    assert late[2].last >= 5 and late[2].caused_ns > 10 * max(late[rank].caused_ns for rank in (0, 1, 3))
-    first = report.longest_waits[0]
-    assert (first.position, first.collective, first.last) == (0, "ALL_TO_ALL", 2)
-    waits = dict(first.waits_ns)  # the files' own start times: 429795, 424306, 431422, 425808 us
-    assert abs(waits[0] - 1_627_000) < 3000 and abs(waits[1] - 7_116_000) < 3000 and abs(waits[3] - 5_614_000) < 3000
-    output = Path(batch.output)
-    assert read_job_report(output / "job_report.json") == report
-    text = (output / "job_report.txt").read_text()
-    assert text == report_text(report) and max(map(len, text.splitlines())) < 80
-    alone = link(job / "rank-3.et.json.gz", job / "rank-3.kineto.json.gz", iteration="first", rank=3)
-    alone.write(tmp_path / "3.json.gz")
-    assert outputs(output)["rank_3.etplus.json.gz"] == (tmp_path / "3.json.gz").read_bytes()
 
 
 def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
@@ -85,7 +53,6 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds child processes in /proc")
 def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path: Path) -> None:
-    """Ctrl-C on a terminal reaches the workers, too: those at work and those that wait for work."""
     job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
     arguments = [*command("etplus"), "link", str(job), "--output", str(out), "--jobs", "3"]
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, start_new_session=True)
@@ -130,7 +97,6 @@ def counts(batch: Batch) -> list[tuple[int, int]]:
 
 
 def test_the_files_of_all_ranks_prove_which_belong_together(tmp_path: Path) -> None:
-    """By process ids, that names and one pair alone do not; not in containers, and not if a rank is missing."""
     job = containers(tmp_path / "job", same_pid=False)
     manifest = tmp_path / "manifest.csv"
     manifest.write_text("rank,et,kineto\n" + "".join(f"{r},rank{r}.et.json,rank{r}.kineto.json\n" for r in (0, 1)))

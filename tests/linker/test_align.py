@@ -91,7 +91,6 @@ def thinned(draw: st.DrawFn) -> tuple[CallOrder, CallOrder, list[int]]:
 
 @given(thinned())
 def test_a_sure_call_is_where_it_truly_is(case: tuple[CallOrder, CallOrder, list[int]]) -> None:
-    """Calls got lost on one side. Whatever the alignment then calls sure is the truth: no other one explains it."""
     pattern, text, truth = case
     i, j = unique_anchors(pattern, text)
     alignment = align_at_anchors(pattern, text, i, j)
@@ -117,7 +116,6 @@ def test_calls_are_unsure_where_one_of_equal_names_raised(names: str, lost: list
 
 
 def test_a_call_lost_at_the_edge_of_the_window() -> None:
-    """The window begins with calls without a number, one of which raised: which one, nothing tells."""
     text = calls("aaabc", [-1, -1, -1, 7, 8])
     pattern = calls("aabc", [-1, -1, 7, 8])
     alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
@@ -125,7 +123,6 @@ def test_a_call_lost_at_the_edge_of_the_window() -> None:
 
 
 def test_two_iterations_between_which_the_numbers_break() -> None:
-    """The ET has iterations 1 and 3, Kineto 2 and 3: the calls without numbers in the middle may be of 1 or of 2."""
     pattern = calls("abxyabxy", [10, 11, -1, -1, 30, 31, -1, -1])
     text = calls("bxyabxy", [21, -1, -1, 30, 31, -1, -1])
     alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))

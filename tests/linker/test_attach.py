@@ -198,7 +198,6 @@ def test_a_graph_launch_or_a_batch_has_many_events_in_order_of_gpu_start(call: s
 
 
 def test_kernels_that_share_a_launch_of_one_are_not_certain() -> None:
-    """Nor is any lost: which of them the call launched is not known."""
     events = [*CPU, launch(15, 1), launch(50, 2), work(60, 1), work(70, 2), work(80, 2)]
     gpu, report, document = join(NODES, events)
     assert parents(gpu) == [4, 3, 3] and [node.get("link") for node in gpu.values()] == [None, *["unverified"] * 2]
@@ -209,7 +208,6 @@ def test_kernels_that_share_a_launch_of_one_are_not_certain() -> None:
 
 
 def test_a_repeated_correlation_goes_to_the_last_call_before_the_event() -> None:
-    """AMD files number anew now and then."""
     calls = [launch(15, 1), launch(50, 1), launch(210, 1)]
     gpu, report, _ = join(NODES, [*CPU, *calls, work(20, 1), work(60, 1), work(220, 1)])
     assert parents(gpu) == [4, 3, 5]
@@ -231,7 +229,6 @@ def rocm(events: list[Event]) -> list[Event]:
 
 @pytest.mark.parametrize("modern", [True, False])
 def test_rocm_files_without_correlation_are_joined_by_flows(modern: bool) -> None:
-    """Ids of flows are those of other operators, too: in files since 2024 `External id` is usually one."""
     cpu = [op("outer", 0, 100, 1, args={"External id": 1}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
     events = rocm([*cpu, launch(15, 41), launch(50, 42), launch(210, 43), *map(work, (60, 70, 220), (41, 42, 43))])
     document = kineto_document(events)
@@ -269,7 +266,6 @@ def test_external_id_in_older_files_is_the_correlation_and_joins_nothing() -> No
 
 
 def test_a_launch_at_the_very_end_of_an_op_in_whole_us() -> None:
-    """Cut to whole µs, an op's last launch may seem to begin when the op ends."""
     gpu, _, document = join(NODES, [*CPU, launch(30, 1, dur=1), launch(100, 2, dur=0), work(60, 1), work(170, 2)])
     assert parents(gpu) == [4, 3]
     gpu, _, document = join(NODES, [*CPU, launch(30, 1, dur=5), launch(100, 2, dur=9), work(60, 1), work(170, 2)])

@@ -114,7 +114,6 @@ def test_threads_that_are_split_or_joined_are_of_two_runs(ours: list[int], their
 
 @pytest.mark.parametrize(("name", "lacking"), [("aten::relu", True), ("gloo:all_reduce", False)])
 def test_without_ids_a_call_between_linked_ones_must_be_in_both(name: str, lacking: bool) -> None:
-    """Kineto records asynchronous collectives on another thread."""
     kineto = [Call(f"aten::{name}", seq=7 + at) for at, name in enumerate("abcdefgh")]
     found = refuted(linked([*kineto[:4], Call(name), *kineto[4:]], kineto))
     assert list(found) == (["calls"] if lacking else [])

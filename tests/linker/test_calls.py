@@ -70,7 +70,6 @@ def named(*names: str) -> list[Document]:
 
 
 def test_calls_of_an_et_are_in_order_of_start_without_process_and_threads() -> None:
-    """File order is the order of exit: children stand before their parent."""
     nodes = [{"id": 5, "name": "child", "parent": 4}, {"id": 4, "name": "op"}, {"id": 3, "name": "first"}]
     et, _, calls = both(nodes, named("op"))
     assert et.id[calls.node].tolist() == [3, 4, 5]
@@ -79,7 +78,6 @@ def test_calls_of_an_et_are_in_order_of_start_without_process_and_threads() -> N
 
 
 def test_callers_that_are_missing_or_on_a_circle() -> None:
-    """A missing caller makes an orphan, whose children stay its own."""
     nodes = [{"id": 9, "name": "a", "parent": 7}, {"id": 10, "name": "b", "parent": 9}, {"id": 11, "name": "c"}]
     _, _, calls = both(nodes, named("a"))
     assert calls.parent.tolist() == [-1, 0, -1] and calls.orphan.tolist() == [True, False, False]

@@ -56,7 +56,6 @@ def test_without_a_number_in_common_there_is_no_place_by_numbers() -> None:
 
 
 def test_a_few_numbers_that_agree_by_chance_are_no_place() -> None:
-    """Another program with numbers of the same range: calls with one name and number lie anywhere."""
     other = [RNG.randrange(30) for _ in range(240)]
     text = thread(other, [100 + k // 4 if k % 4 == 0 else -1 for k in range(240)])
     assert candidates_by_sequence(counted(3), text) == []
@@ -85,7 +84,6 @@ def test_numbers_judge_the_places_found_by_names() -> None:
 
 
 def test_a_constant_offset_is_told() -> None:
-    """The ET is of an iteration that Kineto does not have: the same names, all numbers moved by 40."""
     (place,) = candidates_by_order(counted(2, first=140), counted(2, first=100))
     assert (place.evidence, place.offset, place.steady) == (DISAGREE, -40, 1.0)
 
@@ -110,7 +108,6 @@ def test_calls_that_raised_leave_gaps(lost: tuple[int, ...]) -> None:
 
 
 def test_windows_that_overlap_in_part() -> None:
-    """The ET begins before Kineto and ends before it."""
     names = [RNG.randrange(30) for _ in range(300)]
     (place,) = candidates_by_order(thread(names[:200]), thread(names[100:]))
     assert place.alignment.at.tolist() == [*[-1] * 100, *range(100)]
@@ -141,12 +138,10 @@ def test_four_fifths_from_the_first_to_the_last_call_are_dense() -> None:
     ],
 )  # fmt: skip
 def test_windows_overlap_if_one_side_ends_at_each_end(at: list[int], size: int, least: float, overlap: bool) -> None:
-    """Up to a fifth of the calls may be left over at both ends together."""
     assert _overlaps(placed(*at), size, least) is overlap
 
 
 def test_runs_that_both_threads_have() -> None:
-    """Those that the pattern has once, else all pairs of the rarest one."""
 
     def shared(pattern: list[int], text: list[int], length: int = 2) -> list[tuple[int, int]]:
         i, j = _shared_runs(np.array(pattern), np.array(text), length)

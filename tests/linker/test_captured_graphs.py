@@ -35,7 +35,6 @@ def kernels(launches: Sequence[Launch], stream: int = 7) -> list[tuple[str, int]
 
 
 def test_kernels_of_a_replayed_graph_have_the_module_of_their_launch_in_the_capture() -> None:
-    """Recorded on an H100, with annotations in the capture that say the module."""
     pair, capture = (
         tuple(FIXTURES / "gpu" / f"{name}.{kind}.json.gz" for kind in ("et", "kineto"))
         for name in ("graphs", "graphs.capture")
@@ -122,7 +121,6 @@ def test_grids_tell_graphs_apart_and_forbid_certain_links() -> None:
     ],
 )  # fmt: skip
 def test_grids_are_blocks_or_threads(captured: list[list[int]], ran: list[list[int]], agree: bool | None) -> None:
-    """Of launches in the opposite order of the kernels: each kernel is compared with its own launch."""
     graph, replay = (SimpleNamespace(grid=np.array(rows).reshape(-1, 2, 3)) for rows in (captured[::-1], ran))
     assert _grids_agree(graph, np.arange(len(ran))[::-1], replay) is agree  # type: ignore[arg-type]
 

@@ -54,7 +54,6 @@ def test_launches_are_in_the_capture_in_which_they_begin() -> None:
 
 
 def test_captures_of_threads_and_within_each_other() -> None:
-    """A launch of a third thread is of the only capture there is; while there are two it is left out."""
     events = [*capture(10, 50, 1), *capture(20, 40, 2), *capture(30, 35, 2)]
     launches = [(15, 3), (25, 3), (25, 1), (25.5, 2), (32, 2), (37, 2), (45, 3), (60, 3)]
     found = captured([*events, *(run("cudaLaunchKernel", ts, tid) for ts, tid in launches)])
@@ -68,7 +67,6 @@ def test_a_capture_that_does_not_end_lasts_to_the_end_of_the_trace() -> None:
 
 
 def test_the_calls_around_launches() -> None:
-    """Steps and annotations of the capture itself say nothing of the model."""
     events = [
         *capture(10, 90), op("ProfilerStep#3", 1, 99, cat="user_annotation"),
         op("capture_16_FULL", 5, 90, cat="user_annotation"),
@@ -83,7 +81,6 @@ def test_the_calls_around_launches() -> None:
 
 
 def test_calls_that_describe_experts() -> None:
-    """Of vLLM's experts the calls inside with three dimensions are kept, each form once; of other operators none."""
     weights = {"Input Dims": [[32, 48, 128], []], "Input type": ["unsigned char", "ScalarList"]}
     flat = {"Input Dims": [[8, 64], []], "Input type": ["c10::BFloat16", "ScalarList"]}
     events = [
@@ -152,7 +149,6 @@ def test_the_annotation_around_a_capture_may_be_the_first_call(name: str, size: 
 
 
 def test_inputs_and_outputs_are_those_of_the_et(tmp_path: Path) -> None:
-    """`aten::add` has both in the ET, `aten::mul` is in the Kineto trace only; what Kineto records are inputs."""
     events = [*capture(10, 60), op("aten::add", 12, 10), run("cudaLaunchKernel", 15), op("aten::mul", 30, 9),
               run("cudaMemsetAsync", 32)]  # fmt: skip
     dims = {"Input Dims": [[2]], "Input type": ["float"], "Concrete Inputs": [""]}

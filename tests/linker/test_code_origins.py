@@ -123,7 +123,6 @@ def test_stacks_that_inductors_trace_handler_wrote_into_kernels() -> None:
 
 
 def test_kernel_information_comes_before_the_trace_handler() -> None:
-    """The handler looks a kernel up by its name alone, and takes the first."""
     kernels = [("triton_0", {"stack": [NET]})] * 2
     trace = link(None, gpu_trace(*kernels), provenance=[information([NET], [OTHER])])
     assert [str(kernel.source) for kernel in trace.kernels] == ["net.py:3 (forward)", "net.py:4 (forward)"]

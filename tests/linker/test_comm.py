@@ -69,7 +69,6 @@ def test_without_arguments_the_name_of_a_communication_kernel_tells_the_collecti
 
 
 def test_ranks_of_a_group_that_are_not_all_known() -> None:
-    """The profiler cuts lists off; a group has no more ranks than its size."""
     comm = comm_of(OP, CUT_OFF)
     assert comm["pg_ranks"] is None and comm["pg_first_rank"] == 1
     assert "pg_first_rank" not in comm_of(OP, ARGS)
@@ -87,7 +86,6 @@ CUT_OFF = {**ARGS, "Process Group Ranks": "[1, 3, ...]"}
 def test_the_et_says_the_ranks_of_a_group_by_start_and_stride(
     start: int, stride: int, size: int, ranks: list[int] | None
 ) -> None:
-    """−1 in an unsigned attribute says that the ranks have no one distance."""
     attrs = {"global_rank_start": start, "global_rank_stride": stride, "pg_size": size}
     nodes = [{"id": 3, "name": "record_param_comms", "attrs": attrs}, {**OP[0], "id": 4, "parent": 3}]
     comm = comm_of(nodes, CUT_OFF)

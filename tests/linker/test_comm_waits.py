@@ -16,7 +16,6 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
 def test_what_fsdp_gathers_ahead_is_waited_for_by_its_layer(tmp_path: Path) -> None:
-    """In the backward pass a layer's parameters are gathered before the layer above computes, which needs them not."""
     trace = link(*JOBS["fsdp"].write(tmp_path)[0])
     order = trace.edges_of("event").tolist()
     gathers = [row for row in comm_rows(trace).tolist() if "AllGather" in trace.name_of(row)]
@@ -41,7 +40,6 @@ def launch(name: str, ts: float, correlation: int, start: float, dur: float) -> 
 
 
 def test_waits_without_operators_follow_the_order_of_the_thread() -> None:
-    """Two collectives, two waits at the end; a wait on another thread is for neither."""
     plain, trace = linked_events(
         *launch("a", 2, 1, 10, 8), *collective(20, 11, 61, 20),
         *launch("b", 35, 2, 62, 50), *collective(50, 41, 113, 20),
@@ -98,7 +96,6 @@ def test_waits_of_a_thread_are_for_its_collectives_in_order(
 def test_a_wait_with_a_number_is_for_the_last_collective_of_its_group(
     sequence: int | None, group: str, ts: int, waited: list[int], found: int
 ) -> None:
-    """Of number 4: of group a at 10, of b at 20, of a again at 30, and at 35 one whose group is not known."""
     given = [(10, "a"), (20, "b"), (30, "a"), (35, "")]
     calls = [_CommCall(1, -1, at, at, at, 0, 0, CommRecord("allreduce", 4, of)) for at, of in given]
     if group != "c":

@@ -35,7 +35,6 @@ def matched(kineto: Any, *sources: Any) -> tuple[CompiledCalls, dict[int, str]]:
 
 
 def test_the_kernels_of_backwards_that_were_compiled_before_are_told_apart() -> None:
-    """The last backward of `twice` lists the kernels of the other two in front of its own."""
     _, keys = matched(f"{TWICE}.kineto.json.gz", f"{TWICE}.kernel_information.json.gz")
     assert {key for key in keys.values() if key.startswith("cpp_fused_sum_0")} == {
         "cpp_fused_sum_0:1", "cpp_fused_sum_0:8", "cpp_fused_sum_0:15",
@@ -123,7 +122,6 @@ def test_node_mappings_give_nodes_where_a_single_graph_fits() -> None:
 
 
 def test_a_backward_belongs_to_the_last_forward_before_it_with_its_number() -> None:
-    """Region 0/0 runs twice, 0/1 once in between, all forwards with number 5; of number 6 there is no forward."""
     rows: list[tuple[str, float, float, int, int]] = []
     for region, ts, number in (("0/0", 0, 5), ("0/1", 100, 5), ("0/0", 500, 5)):
         rows += [(f"Torch-Compiled Region: {region}", ts, 90, 1, -1), ("CompiledFunction", ts + 1, 80, 1, number)]

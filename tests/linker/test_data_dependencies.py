@@ -186,7 +186,6 @@ def test_in_place_calls_read_and_write() -> None:
 
 
 def test_a_caller_that_works_too_is_the_writer() -> None:
-    """aten::addmm on the CPU: the bias is copied into the output before the product is added to it."""
     found = edges(
         op(3, "aten::addmm", [A, B], [C]), op(4, "aten::copy_", [C, A], [C], COPY, parent=3), op(5, "aten::x", [C], [])
     )

@@ -69,7 +69,6 @@ def test_consecutive_events_of_each_stream() -> None:
 
 
 def test_collectives_of_a_group_may_overlap_by_a_microsecond() -> None:
-    """a 500–3000, c 4000–5000, d 4500–6000: d begins half a µs before c ends; of b, 1500–2500, a is no more."""
     join, edges = gpu_join(), _Edges()
     module._add_comm(join, {3: "x", 0: "x", 2: "x", 1: "y"}, edges)
     assert found(edges, "comm") == [(3, 5), (5, 6)] and not edges.contradicted
@@ -93,7 +92,6 @@ def test_exactly_a_microsecond_is_no_contradiction(begin: int, kept: bool) -> No
 
 
 def test_waits_lead_to_what_starts_later() -> None:
-    """A pair that starts at the same time is left out, whatever its ends are."""
     join = of_gpu(("kernel", "a", 100, 200, 7), ("kernel", "b", 100, 300, 9), ("kernel", "c", 101, 300, 8),
                   ("cuda_runtime", "next", 100, 400, 0), ("cuda_runtime", "next", 101, 400, 0))  # fmt: skip
     edges = _Edges()
@@ -105,7 +103,6 @@ def test_waits_lead_to_what_starts_later() -> None:
 
 
 def test_a_call_may_return_before_by_the_skew_of_the_clocks() -> None:
-    """e ends at 9000, a at 3000; the waiting call at 8000; row 0 ends at 600 and launches."""
     for skew, expected in ((0, [(7, 9)]), (999, [(7, 9)]), (1001, [(7, 9)])):
         edges = _Edges()
         module._add_waits(gpu_join(), waits(sync=pairs((4, 1)), clock_skew_ns=skew), edges)
@@ -121,14 +118,12 @@ def test_a_call_may_return_before_by_the_skew_of_the_clocks() -> None:
 
 
 def test_a_call_that_launches_waits_for_nothing() -> None:
-    """Row 0 launched a and e; the last row launched nothing, though −1 stands for no launcher."""
     edges = _Edges()
     module._add_waits(gpu_join(), waits(sync=pairs((1, 1), (3, 1), (1, 0)), clock_skew_ns=9000), edges)
     assert found(edges, "sync") == [(4, 9), (6, 9)] and edges.contradicted == {"sync": 1}
 
 
 def test_what_ops_were_released_by() -> None:
-    """Nodes 1, 0 and 2 of the join are 2, 1 and 0 of the ET."""
     released = pairs((3, 1), (0, 1), (3, 1), (2, 0), (4, 2))
     found_deps = module._add_waits(gpu_join(), waits(released=released), _Edges())
     assert found_deps == {0: [7], 1: [5], 2: [3, 6]} and list(found_deps) == [0, 1, 2]
@@ -225,7 +220,6 @@ def host_join(data: list[tuple[int, int]], *, names: list[str] | None = None) ->
 
 
 def test_the_first_reader_on_each_thread_of_what_a_collective_on_the_host_writes() -> None:
-    """Its issuing call (0), what that calls (6) and its copy (2) write for it."""
     data = [(0, 3), (6, 4), (2, 5), (1, 2), (0, 1), (6, 7), (3, 4), (0, 2)]
     run, reader = find_host_readers(host_join(data))
     assert (run.tolist(), reader.tolist()) == ([1, 1], [4, 5])
@@ -235,7 +229,6 @@ def test_the_first_reader_on_each_thread_of_what_a_collective_on_the_host_writes
 
 
 def test_what_the_first_call_of_all_begins_with() -> None:
-    """Reads of the collective's own writes by its parts are not waits for it."""
     assert [side.tolist() for side in find_host_readers(host_join([(0, 6), (6, 0), (1, 0), (0, 2)]))] == [[], []]
 
 
@@ -248,7 +241,6 @@ def test_without_a_collective_or_its_call_nobody_reads(lost: str) -> None:
 
 
 def test_a_reader_that_starts_before_the_end_was_not_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A µs less is rounding; more contradicts, as does a reader from before the collective."""
     rows = [("cpu_op", "gloo", 10_000, 20_000, 0), ("cpu_op", "r", 19_000, 30_000, 1),
             ("cpu_op", "s", 18_999, 30_000, 2), ("cpu_op", "t", 10_000, 10_000, 3)]  # fmt: skip
     join = a_join(rows, calls=[(k, -1) for k in range(4)], nodes=[(k + 1, -1) for k in range(4)],
@@ -280,7 +272,6 @@ def test_edges_that_could_hold_a_cycle_are_an_error(edges: list[tuple[int, int, 
 
 
 def test_all_kinds_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is guessed is told where it became an edge, and whatever its stage."""
     guess = waits(event=pairs((0, 2)), sync=pairs((1, 1)), inferred={(3, 5), (4, 9), (3, 9)}, unresolved=2,
                   clock_skew_ns=1500, released=pairs((1, 0)))  # fmt: skip
     graph = GraphOrder(pairs((1, 3)), pairs((0, 3), (3, 0)), 3)

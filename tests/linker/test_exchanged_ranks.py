@@ -75,7 +75,6 @@ REMOVALS: tuple[Removal, ...] = (without_distributed_info, without_groups, witho
 
 @pytest.mark.parametrize("job", JOBS)
 def test_files_of_two_ranks_are_never_certain(job: str, tmp_path: Path) -> None:
-    """Without names, and under the names of one rank; under their own names and with --rank they are refused."""
     report = linked(*documents(job, 0, 1))
     assert report.ops["linked"] > 0 and report.ops["certain"] == 0
     assert report.identity is not None and report.identity.verdict != "proved"
@@ -93,7 +92,6 @@ def test_files_of_two_ranks_are_never_certain(job: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("removed", [*((one,) for one in REMOVALS), REMOVALS])
 def test_no_missing_evidence_makes_files_of_two_ranks_certain(removed: tuple[Removal, ...]) -> None:
-    """The calls that differ are left out, so that nothing but what is removed could tell the ranks apart."""
     et, kineto = documents("parallel/block.fsdp-tp4/", 0, 1)
     names = {event["name"] for event in kineto["traceEvents"]}
     et["nodes"] = [node for node in et["nodes"] if node["id"] < 3 or node["name"] in names]
@@ -108,7 +106,6 @@ def test_no_missing_evidence_makes_files_of_two_ranks_certain(removed: tuple[Rem
     [("cpu-pairs/ddp_same.", 1, True), ("parallel/block.pp2/", 0, True), ("network/ddp-1mb/2gbit/", 0, False)],
 )
 def test_true_pairs_are_certain_where_process_groups_or_messages_tell_the_rank(job: str, rank: int, told: bool) -> None:
-    """The default group is of all ranks: jobs that have no other one and send nothing are recorded alike by each."""
     report = linked(*documents(job, rank, rank))
     assert report.ops["linked"] > 400 and report.ops["certain"] == (report.ops["linked"] if told else 0)
     assert report.identity is not None
@@ -118,7 +115,6 @@ def test_true_pairs_are_certain_where_process_groups_or_messages_tell_the_rank(j
 
 
 def test_nothing_but_process_and_time_or_names_is_no_proof_in_a_job(tmp_path: Path) -> None:
-    """A pair of a DDP job in which nothing but Kineto's `distributedInfo` says of which rank it is."""
 
     def linked_as(names: tuple[str, str], et_rank: int, **options: Any) -> LinkReport:
         et, kineto = documents("parallel/block.ddp2/", et_rank, 0)
@@ -149,7 +145,6 @@ def shifted(et: Document, seconds: int) -> Document:
 
 @pytest.mark.parametrize("name", ["cpu-pairs/infer_mlp", "parallel/block.tp2/rank1"])
 def test_runs_a_multiple_of_15_minutes_apart_are_never_certain(name: str) -> None:
-    """As cron starts them: equal process ids, equal programs, up to a second more or less."""
     et, kineto = map(read_json, shared_pair(name))
     options: dict[str, Any] = {"rank": 1, "whole_job": True} if "parallel" in name else {}
     true = linked(et, kineto, **options).ops

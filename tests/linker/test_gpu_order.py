@@ -80,7 +80,6 @@ def test_streams_by_number() -> None:
 
 
 def test_the_stream_on_which_a_thread_recorded_an_event() -> None:
-    """Thread 1 launches on 7, 9, 7, 7 at 1, 2, 30, 35; thread 2 on 9 at 3."""
     join = a_join(EVENTS, CALLS)
     found = Submissions(join, GpuOrder.of(join))
     assert [found.recorded_stream(1, ts) for ts in (1, 2, 3, 30, 31, 99)] == [-1, 0, 1, 1, 0, 0]
@@ -150,7 +149,6 @@ def test_the_node_nearest_to_a_flow_on_its_lane() -> None:
 
 
 def test_arrows_through_nodes_without_work_are_joined() -> None:
-    """Work 10, 11, 13, of which 13 has no place, and nodes 12 and 14 without work: 10 → 12 → 14 → 11, 11 → 13."""
     work = np.zeros(15, np.bool_)
     work[[10, 11, 13]] = True
     join: Any = SimpleNamespace(

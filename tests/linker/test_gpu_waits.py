@@ -31,7 +31,6 @@ def test_what_ended_long_before_was_not_waited_for() -> None:
 
 @pytest.mark.parametrize(("stream", "event", "guessed"), [(7, 2, 0), (-1, -1, 1)])
 def test_a_stream_wait_that_a_record_states_is_not_inferred(stream: int, event: int, guessed: int) -> None:
-    """A record that names no event leaves the times."""
     known = sync("Stream Wait Event", 8, correlation=3, stream=9, wait_on_stream=stream,
                    wait_on_cuda_event_record_corr_id=event)  # fmt: skip
     plain, document = linked_events(*late_kernel(), known)
@@ -59,7 +58,6 @@ def test_a_waiting_call_may_return_before_by_the_skew_of_the_clocks(name: str, e
 
 
 def test_a_call_that_found_its_event_reached_shows_no_skew() -> None:
-    """It waits for a, 10–60, until 62; b, launched before it, ends at 70."""
     events = [
         call("cudaLaunchKernel", 0, 2, 1), gpu("a", 10, 50, 1), call("cudaLaunchKernel", 3, 2, 2),
         gpu("b", 61, 9, 2), call("cudaEventSynchronize", 20, 42, 3),
@@ -80,7 +78,6 @@ def test_a_call_that_found_its_event_reached_shows_no_skew() -> None:
     ],
 )
 def test_copies_that_hold_their_thread(copy: str, name: str, blocks: bool) -> None:
-    """A copy 10–60 whose call returned at 62, so that the call after it waits."""
     _, document = linked_events(
         call(name, 0, 62, 1), gpu(copy, 10, 50, 1, cat="gpu_memcpy"), call("cudaLaunchKernel", 70, 5, 2),
         gpu("k", 80, 5, 2),
@@ -92,7 +89,6 @@ def test_copies_that_hold_their_thread(copy: str, name: str, blocks: bool) -> No
 def test_fsdps_rate_limiter_waits_for_the_older_of_two_events_recorded_for_the_host(
     limits: bool, waited_for: str
 ) -> None:
-    """An event is recorded behind each of three kernels; a stream waits for the last one."""
     events = [
         call("cudaLaunchKernel", 2, 1, 1), gpu("k1", 10, 10, 1), call("cudaEventRecord", 4, 1, 2),
         call("cudaLaunchKernel", 8, 1, 3), gpu("k2", 22, 18, 3), call("cudaEventRecord", 12, 1, 4),
@@ -141,7 +137,6 @@ EVENT_SYNC = {"correlation": 5, "wait_on_cuda_event_record_corr_id": 3}
 def test_what_a_record_says_that_a_call_waits_for(
     name: str, kind: str, args: Document, waited_for: str, guessed: int, unresolved: int
 ) -> None:
-    """What no record states is what ended last while the call waited."""
     plain, document = two_streams(name, sync(kind, 20, **args))
     assert edge_names(document, "sync") == {(one, name) for one in waited_for}
     counts = plain["etplus"]["link"]["dependencies"]
@@ -149,7 +144,6 @@ def test_what_a_record_says_that_a_call_waits_for(
 
 
 def test_an_event_recorded_before_any_work_holds_nobody() -> None:
-    """Its stream has work, but all of it was launched later: nothing to wait for, and nothing is guessed."""
     early = [
         call("cudaEventRecord", 1, 1, 1), call("cudaLaunchKernel", 3, 1, 2), gpu("a", 10, 20, 2),
         call("cudaEventSynchronize", 12, 30, 5),
@@ -161,7 +155,6 @@ def test_an_event_recorded_before_any_work_holds_nobody() -> None:
 
 @pytest.mark.parametrize("between", [False, True])
 def test_a_stream_that_waits_hands_on_what_it_waits_for(between: bool) -> None:
-    """Stream 9 waits for a, stream 11 for what 9 has been told; a kernel launched on 9 meanwhile takes a's place."""
     args = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 2}
     last = {"wait_on_stream": 9, "wait_on_cuda_event_record_corr_id": 4}
     meanwhile = [call("cudaLaunchKernel", 10, 1, 8), gpu("w", 211, 1, 8, 9)] if between else []
@@ -197,7 +190,6 @@ def test_a_copy_without_a_call_shows_nothing() -> None:
 
 @pytest.mark.parametrize(("start", "waits"), [(225, True), (225.001, True), (239.999, True), (240, False)])
 def test_a_late_kernel_of_the_very_first_call(start: float, waits: bool) -> None:
-    """b, launched by row 0, waits for a 10–210 on another stream, if a ended less than 30 µs before."""
     document = plain_link(
         call("cudaLaunchKernel", 20, 5, 4), gpu("b", start, 10, 4, 9), call("cudaLaunchKernel", 0, 5, 1),
         gpu("a", 10, 200, 1), call("cudaStreamWaitEvent", 8, 1, 3),
@@ -207,7 +199,6 @@ def test_a_late_kernel_of_the_very_first_call(start: float, waits: bool) -> None
 
 @pytest.mark.parametrize(("start", "waits"), [(45, False), (45.001, True)])
 def test_a_kernel_is_late_by_more_than_the_usual_latency_and_five_microseconds(start: float, waits: bool) -> None:
-    """Launched at 20–25, usual are 15 µs: 10 from the call to the start, as no kernel shows it, and 5."""
     document = plain_link(
         call("cudaLaunchKernel", 0, 5, 1), gpu("a", 10, 30, 1), call("cudaStreamWaitEvent", 8, 1, 3),
         call("cudaLaunchKernel", 20, 10, 4), gpu("b", start, 10, 4, 9),
@@ -216,7 +207,6 @@ def test_a_kernel_is_late_by_more_than_the_usual_latency_and_five_microseconds(s
 
 
 def test_a_call_waits_for_what_was_launched_before_it_and_ends_in_it() -> None:
-    """Neither b, which was launched while it waited, nor c, which ended before it began."""
     document = plain_link(
         call("cudaLaunchKernel", 0, 1, 1), gpu("c", 2, 10, 1), call("cudaLaunchKernel", 3, 1, 2),
         gpu("a", 12, 18, 2), call("cudaStreamSynchronize", 12, 28, 3), call("cudaLaunchKernel", 14, 1, 4, 8),
@@ -247,7 +237,6 @@ def test_a_late_copy_that_holds_its_thread_counts_from_the_beginning_of_its_call
 
 
 def test_a_short_call_shows_no_skew() -> None:
-    """It took 8 µs; its kernel ended 2 µs after it."""
     document = plain_link(
         call("cudaLaunchKernel", 0, 5, 1), gpu("k", 10, 20, 1), call("cudaStreamSynchronize", 20, 8, 2),
     )  # fmt: skip
@@ -258,7 +247,6 @@ def test_a_short_call_shows_no_skew() -> None:
     ("name", "guessed"), [("cudaStreamSynchronize", 1), ("cudaEventSynchronize", 1), ("cudaDeviceSynchronize", 0)]
 )
 def test_a_call_that_took_no_time_waited_for_the_work_submitted_before(name: str, guessed: int) -> None:
-    """Nothing ends while it waits, but it orders what comes after; an event stands for what was submitted before it."""
     plain, document = linked_events(
         call("cudaLaunchKernel", 0, 5, 1), gpu("k", 10, 20, 1), call("cudaEventRecord", 6, 1, 2), call(name, 150, 1, 3),
         call("cudaLaunchKernel", 160, 5, 4), gpu("later", 170, 5, 4),

@@ -108,7 +108,6 @@ def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -
 
 
 def test_arrows_with_lost_ends_are_counted() -> None:
-    """b waits for a on another stream, and c for b: the first arrow begins where no node ends."""
     document = orjson.loads(recorded([Node(7, (), 10), Node(8, (0,), 50), Node(7, (1,), 10)], arrows=True))
     for event in document["traceEvents"]:
         if event["ph"] == "s" and event["id"] == ARROW:

@@ -53,7 +53,6 @@ OVERLAPPING = st.tuples(st.integers(0, 4), st.integers(0, 3000), st.integers(0, 
 
 @given(st.lists(OVERLAPPING, min_size=1, max_size=25))
 def test_the_sweep_finds_what_the_brute_force_finds(overlapping: Ops) -> None:
-    """Ops that overlap on a thread (asynchronous work on its caller's thread) end in any order."""
     ops = sorted((thread, start, start + duration) for thread, start, duration in overlapping)
     found, brute = handoffs(ops)
     assert found == brute and all(ops[source][2] <= ops[target][1] for source, target in found)

@@ -321,7 +321,6 @@ def test_offsets_of_time_zones() -> None:
 
 
 def test_a_time_zone_with_summer_time() -> None:
-    """Of the hour that occurs twice both are possible, and no other."""
     november, october = (calendar.timegm((2026, month, 21, 3, 0, 0)) for month in (11, 10))
     assert offsets_of("America/New_York", november) == {-5 * 3600} and offsets_of("America/New_York", october) == {
         -4 * 3600

@@ -25,7 +25,6 @@ def test_each_node_has_the_times_of_its_call() -> None:
 
 
 def test_the_innermost_linked_call_around_an_event() -> None:
-    """b, whose caller is linked as node 1, is not linked itself; c is node 0; nobody is around the last ones."""
     thread, ts = np.array([0, 0, 0, 1, 0], np.int32), np.array([25, 52, 70, 5, 95])
     found = linked_caller(JOIN, JOIN.node_of_call, thread, ts, ts + 1)
     assert found.tolist() == [1, 0, 1, -1, -1]

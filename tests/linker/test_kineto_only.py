@@ -112,7 +112,6 @@ def test_the_process_of_most_events(pids: list[Any], thread: list[int], expected
 
 @pytest.mark.parametrize("recorder", ["Kineto", "nsys"])
 def test_what_has_no_operator_goes_to_the_process_if_it_was_launched(recorder: str) -> None:
-    """GPU events of the first call, launched outside any, launched by nobody in the trace."""
     kineto = a_trace()
     pair = host_side(kineto, cpu_calls(kineto))[0]
     object.__setattr__(pair, "kineto", SimpleNamespace(recorder=recorder))

@@ -26,7 +26,6 @@ def test_keywords_of_link_are_the_options() -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_keyword_reaches_its_own_option(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is replaced: the options are looked at on their way."""
     seen: list[LinkOptions] = []
     inner = pipeline._link
 

@@ -88,7 +88,6 @@ def test_numbers_that_do_not_occur_place_nothing() -> None:
     ("iteration", "first"), [("first", 0), ("last", 9), ("median", 3), ("0", 0), ("1", 3), ("2", 6), ("7", 9)]
 )
 def test_of_equal_places_one_is_chosen(iteration: str, first: int) -> None:
-    """Of the durations 8, 5, 2 and 9 ns a call, the lower middle one is the second."""
     ends = [10 * k + dur for k, dur in enumerate([8] * 3 + [5] * 3 + [2] * 3 + [9] * 3)]
     found = match_shift(nodes_of([A, B, C]), calls_of([A, B, C] * 4, end=ends), STEPS, iteration)
     assert links(found) == [(first + k, UNVERIFIED) for k in range(3)]
@@ -121,7 +120,6 @@ def test_names_alone_prove_nothing_while_another_thread_is_left() -> None:
 
 
 def test_only_a_whole_place_competes_with_a_whole_place() -> None:
-    """Nor does one in another thread with a call in between, or without the last call."""
     names = list(range(10))
     gap, cut = [*names[:5], 91, *names[5:]], names[:9]
     for threads, places in (([names, gap], 1), ([gap, names], 2), ([names, cut], 1), ([names, names], 2)):
@@ -143,7 +141,6 @@ def test_threads_alike_take_a_thread_each_and_neither_is_certain() -> None:
 
 @pytest.mark.parametrize("own", [[7, 8, 9], [-1, -1, -1]])
 def test_a_double_that_was_not_profiled_makes_numbers_doubtful(own: list[int]) -> None:
-    """Numbers are counted a thread: of two threads that run one program either can be the one that Kineto has."""
     calls = calls_of([A, B, C, D, D, D], seq={0: [7, 8, 9, 10, 11, 12]})
     found = match_sequence(nodes_of([A, B, C], [A, B, C], seq={0: [7, 8, 9], 1: own}), calls, NO_STEPS, "first")
     assert sorted(links(found)) == [(-1, UNLINKED)] * 3 + [(0, UNVERIFIED), (1, UNVERIFIED), (2, UNVERIFIED)]
@@ -170,7 +167,6 @@ def linked_by_hand(nodes: EtCalls, links_made: dict[int, int]) -> Match:
 
 
 def test_what_is_left_is_paired_by_name_and_order() -> None:
-    """D and E are on another thread on each side; of E Kineto has one more."""
     nodes, calls = nodes_of([A, D, E, D, B]), calls_of([A, B], [D, D, E, E], ts=[0, 50, 30, 20, 25, 26])
     found = match_remaining(pair_of(nodes, calls), linked_by_hand(nodes, {0: 0, 4: 1}))
     assert links(found) == [(0, CERTAIN), (3, UNVERIFIED), (-1, UNLINKED), (2, UNVERIFIED), (1, CERTAIN)]
@@ -196,7 +192,6 @@ def test_nodes_outside_the_linked_window_are_not_paired() -> None:
 
 
 def test_trees_pair_calls_whose_parents_are_paired() -> None:
-    """A(B C) D(B C): the ET has one more E around the second B, which is left out with its child kept."""
     nodes = nodes_of([A, B, C, D, E, B, C], parent=[-1, 0, 0, -1, 3, 4, 3])
     calls = calls_of([A, B, C, D, B, C], parent=[-1, 0, 0, -1, 3, 3])
     found = match_tree(nodes, calls)
@@ -213,14 +208,12 @@ def test_siblings_in_another_order_are_paired_by_their_subtrees() -> None:
 
 
 def test_of_siblings_those_with_equal_subtrees_go_together() -> None:
-    """The ET's second A has the children of Kineto's first one."""
     nodes = nodes_of([E, A, B, A, C, D, *[D] * 5], parent=[-1, 0, 1, 0, 3, 3, *[0] * 5])
     calls = calls_of([E, A, C, D, B, *[D] * 5], parent=[-1, 0, 1, 1, 0, *[0] * 5])
     assert match_tree(nodes, calls).call.tolist() == [0, -1, -1, 1, 2, 3, 5, 6, 7, 8, 9]
 
 
 def test_siblings_with_other_subtrees_are_paired_by_name_between_those_with_equal_ones() -> None:
-    """E(A A A A A B(C) D(C)) and E(A A A A A B(D) D(B))."""
     nodes = nodes_of([E, *[A] * 5, B, C, D, C], parent=[-1, *[0] * 6, 6, 0, 8])
     calls = calls_of([E, *[A] * 5, B, D, D, B], parent=[-1, *[0] * 6, 6, 0, 8])
     assert match_tree(nodes, calls).call.tolist() == [0, 1, 2, 3, 4, 5, 6, -1, 8, -1]
@@ -245,7 +238,6 @@ def test_each_thread_is_paired_once_the_largest_first() -> None:
 
 
 def test_forests_know_the_shapes_of_all_subtrees() -> None:
-    """A(B(C) D(C)) and A on one thread, A(B(C)) on the other; the name E is left out, its child goes to its caller."""
     nodes = nodes_of([A, B, E, C, D, C, A], [A, B, C], parent=[-1, 0, 1, 2, 0, 4, -1, -1, 7, 8])
     shapes: dict[tuple[int, tuple[int, ...]], int] = {}
     one, other = _forests(nodes, np.array([A, B, C, D]), shapes)

@@ -18,7 +18,7 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
 from made_joins import PAIR_ET, PAIR_KINETO
 from repeated_steps import recorded, training
-from support import PID, assert_valid, fixture_pair, plain
+from support import assert_valid, fixture_pair, plain
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 
@@ -77,48 +77,7 @@ def test_an_et_plus_file_as_input_is_refused(tmp_path: Path) -> None:
         link(tmp_path / "plus.json", KINETO)
 
 
-PAIR_GPU = {
-    "categories": {
-        "kernel": {"total": 4, "attached": 2, "by_method": {"correlation": 2},
-                   "unattached": {"no launcher in the trace": 1, "launcher outside any op": 1}},
-        "gpu_memcpy": {"total": 1, "attached": 1, "by_method": {"correlation": 1}, "unattached": {}},
-    },
-    "time_ns": 29_000, "attached_time_ns": 23_000,
-}  # fmt: skip
-
-
-def test_the_whole_report_of_a_small_pair() -> None:
-    summary = link(orjson.dumps(PAIR_ET), orjson.dumps(PAIR_KINETO), whole_job=True).to_dict()["etplus"]
-    report = summary["link"]
-    assert report["et"] == {
-        "file": "<bytes>", "schema": "1.0.3-chakra.0.0.4", "nodes": 6, "ops": 4, "pid": PID, "threads": 2, "orphans": 0
-    }  # fmt: skip
-    assert report["kineto"] == {
-        "file": "<bytes>", "events": 15, "cpu_ops": 3, "cpu_ops_not_in_et": 0,
-        "by_category": {"kernel": 4, "cpu_op": 3, "cuda_runtime": 4, "gpu_memcpy": 1},
-        "read": {"kernel": 4, "cpu_op": 3, "cuda_runtime": 4, "gpu_memcpy": 1, "memory": 3},
-        "not_used": {}, "dropped": {},
-    }  # fmt: skip
-    assert report["ops"] == {
-        "total": 4, "linked": 3, "certain": 3, "unverified": 0, "unlinked": {"not in the Kineto trace": 1}
-    }  # fmt: skip
-    assert report["gpu"] == PAIR_GPU and report["warnings"] == [] and report["method"] == "ids"
-    assert report["considered"] == ["ids: 3 pairs joined, names equal"]
-    assert report["facts"] == {"joined": 3, "names_differ": 0, "et_pid": PID, "kineto_pids": [str(PID)]}
-    assert report["dependencies"] == {
-        "edges": {"launch": 3, "stream": 1, "sync": 1, "thread_handoff": 1}, "contradicted": {}, "inferred": 0,
-        "unresolved": 0,
-    }  # fmt: skip
-    assert summary["unattached"] == {"no launcher in the trace": [8], "launcher outside any op": [9]}
-    assert summary["kineto"] == {
-        "file_name": "<bytes>", "base_time_ns": 1_700_000_000_000_000_000, "schema_version": 1,
-        "device_properties": None, "distributed_info": None,
-    }  # fmt: skip
-    assert (summary["damage"], summary["inferred_edges"], "nodes_from" in summary) == ([], [], False)
-
-
 def test_without_an_et_calls_of_the_whole_trace_are_kept() -> None:
-    """The runtime call at 0 is before the first operator; what has no operator is below the process."""
     document = link(None, orjson.dumps(PAIR_KINETO)).to_dict()
     assert [call["kineto_event"] for call in document["runtime"]] == [10, 3, 11, 5]
     report = document["etplus"]["link"]
@@ -130,7 +89,6 @@ def test_without_an_et_calls_of_the_whole_trace_are_kept() -> None:
 
 @pytest.mark.parametrize(("shift", "kept"), [(0, [3, 11, 5]), (6, [3, 11, 5]), (-1, [11, 5])])
 def test_runtime_calls_of_the_window_with_its_ends(shift: int, kept: list[int]) -> None:
-    """The first linked call starts at 10 and the last one ends at 450: calls that start just then are inside."""
     kineto = json.loads(json.dumps(PAIR_KINETO))
     events = kineto["traceEvents"]
     events[3]["ts"] = {0: 16, 6: 10, -1: 9.999}[shift]

@@ -85,7 +85,6 @@ def test_what_is_paired_is_right(name: str) -> None:
 
 
 def test_layers_that_are_alike_say_nothing_of_the_module() -> None:
-    """One pass alone: its layers repeat, but their modules do not."""
     step = [work for k in range(24) for work in layer(f"nn.Module: Layer_{k}")]
     trace, found = linked([step], 40)
     assert share(found) > 0.8 and all(alike(a, b) for a, b in found if b is not None)

@@ -68,7 +68,6 @@ def test_no_iterations(rows: list[Document]) -> None:
 
 
 def test_an_annotation_or_operator_asked_for_ends_iterations_as_in_the_original() -> None:
-    """Everything up to the annotation's end is one iteration; what follows the last one, too."""
     rows = [event("my DataLoader next", 100 * k, 10) for k in (1, 2, 3)]
     found = iterations_of([event("first", 50, 5, "cpu_op"), *rows, *OPS], "DataLoader")
     assert found.annotation == "DataLoader"
@@ -167,7 +166,6 @@ def test_iterations_that_have_only_a_number_are_not_named_twice() -> None:
 
 
 def test_annotations_that_are_linked_tell_the_iterations() -> None:
-    """Rows 100 and 102 mark iterations at 0 and 100; what is linked begins with one and ends with the other."""
     nodes, calls = tables([-1] * 3, CALLS)
 
     def covered(call: tuple[int, ...], *start: int, marker: tuple[int, ...]) -> list[str]:
@@ -208,7 +206,6 @@ def test_other_sequence_numbers_are_told(offsets: list[int], told: str) -> None:
 
 
 def test_iterations_end_where_the_next_begins_but_for_those_of_no_duration() -> None:
-    """The first annotation ends when the first call begins, two end together, the last one with the last call."""
     rows = [event("x", 50, 0), event("x", 60, 40), event("x", 70, 30), event("aten::mm", 150, 20, "cpu_op")]
     found = iterations_of(rows, "x")
     assert spans(found) == [(50, 100), (100, 170)] and found.label == ["0", "1"] and len(found.marker) == 0

@@ -36,7 +36,6 @@ def test_of_whole_sequences_as_much_is_matched_as_can_be(one: Numbered, other: N
 
 @given(WORDS, WORDS)
 def test_the_script_ends_when_either_side_does(one: list[int], other: list[int]) -> None:
-    """It has the fewest differences of all that use up one side."""
 
     def common(a: list[int], b: list[int]) -> int:
         return longest_common([(x, -1) for x in a], [(x, -1) for x in b])

@@ -28,7 +28,6 @@ def test_stacks_of_recorded_operators_are_the_frames_open_on_their_thread(name: 
 
 
 def test_lines_of_calls() -> None:
-    """`CallFrom` is the line in the frame above only if it is in that one's file."""
     events = [
         frame("train.py(1): step", 0, 90), frame("<built-in method linear>", 5, 20, "train.py:7"),
         frame("nn.Module: Net_0", 40, 40, "train.py:9"),
@@ -48,7 +47,6 @@ def test_lines_of_calls() -> None:
 
 @pytest.mark.parametrize("inner", [(0, 50, 50.001), (0, 50, 100), (10, 30, 40)])
 def test_frames_nest_in_whatever_order_the_file_has_them(inner: tuple[float, float, float]) -> None:
-    """The inner frame comes first; it starts with the outer one, or ends with it."""
     start, dur, outer = inner
     events = [frame("in.py(5): f", start, dur), frame("out.py(1): g", 0, outer), op("aten::mm", 20, 5)]
     (op_in_both,) = link(None, kineto_of(events)).ops

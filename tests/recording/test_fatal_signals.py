@@ -44,7 +44,6 @@ def test_a_signal_waits_until_the_profiler_is_in_order(tmp_path: Path) -> None:
 
 
 def test_a_call_that_does_not_return_is_ended(tmp_path: Path) -> None:
-    """The lock is taken twice by the main thread: no signal interrupts that wait."""
     text = """
 import threading
 watched.watch()
@@ -76,7 +75,6 @@ def test_what_the_program_or_the_system_handles_is_theirs(
 
 
 def test_a_fork_ends_by_itself(tmp_path: Path) -> None:
-    """And the process that records goes on, without a thread that waits for a signal that another got."""
     text = """
 watched.watch()
 child = os.fork()

@@ -39,7 +39,6 @@ def test_traces_are_named_after_their_ranks(tmp_path: Path) -> None:
 
 
 def test_seconds_are_taken_where_no_step_was_seen(tmp_path: Path) -> None:
-    """Of the processes of a rank the one with the most operators."""
     plan, state = RecordingWindow(2, 4, otherwise=(0.5, 3)), {"state": "waiting", "steps": 0, "otherwise": True}
     states = {f"{pid}.time": {**state, "rank": rank} for pid, rank in ((5, 0), (6, 0), (7, 1), (4, 2))}
     states["4.time"]["otherwise"] = False

@@ -218,7 +218,6 @@ def test_what_the_compiler_says_is_saved_where_code_is_compiled(torch: Any, tmp_
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @pytest.mark.parametrize("graphs", [False, True])
 def test_a_fork_that_leaves_the_block_changes_nothing(torch: Any, tmp_path: Path, graphs: bool) -> None:
-    """It inherits the recording, and runs the rest of the program as its parent does."""
     parent, children = os.getpid(), []
     try:
         with record(tmp_path, wait=1, warmup=1, active=2, graphs=graphs, link=False) as recording:

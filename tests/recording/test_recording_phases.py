@@ -165,7 +165,6 @@ def test_a_block_that_ends_within_the_window_leaves_nothing(made: Made, tmp_path
 
 
 def test_a_trace_that_is_ready_too_early_is_not_kept(made: Made, tmp_path: Path) -> None:
-    """PyTorch calls back when the block ends, too."""
     with pytest.raises(UsageError), record(tmp_path, wait=0, warmup=0, active=2) as recording:
         recording.step()
         made.options[0]["on_trace_ready"](None)

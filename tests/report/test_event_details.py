@@ -123,7 +123,6 @@ def test_the_critical_path_of_the_page_sums_up_to_the_makespan() -> None:
 
 
 def test_the_page_knows_file_and_line_however_a_line_is_written() -> None:
-    """Jumps compare them; "forward (train.py:17)" and "train.py:17 (forward)" are two texts of one line."""
     trace = read_trace(shared_trace("python-stacks/mi300_timesformer.json.gz"))
     stacks = _stacks(trace)
     assert stacks is not None and any(text.endswith(")") for text in stacks["lines"])

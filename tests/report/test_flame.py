@@ -21,7 +21,6 @@ def paths_of(tree: dict[str, Any]) -> dict[Path, int]:
 
 
 def test_frames_are_between_calls_and_a_runtime_call_may_be_within_another() -> None:
-    """A frame lasts as long as the calls in it; calls of another thread are below their own."""
     events = [
         frame("a.py(1): main", 0, 200), op("aten::linear", 10, 100), frame("a.py(5): inner", 20, 60, "a.py:3"),
         op("aten::mm", 30, 40), launch(1, 35, 20), launch(2, 40, 5, "cudaFuncGetAttributes"), op("aten::add", 150, 20),
@@ -61,7 +60,6 @@ def test_iterations_are_one_box() -> None:
 
 @pytest.mark.parametrize(("names", "begin", "most"), [("abcde", 200, 3), ("edcba", 0, 4), ("cabed", 200, 6)])
 def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, most: int, begin: int) -> None:
-    """Whatever the codes of the names are: the first lines of the file give those names their codes in order."""
     events = [op(name, begin + 10 * at, 1) for at, name in enumerate("abcde")]
     events += [op(name, 100 - begin // 2, 100) for name in names]
     tree = flame_graph(read_trace(kineto_of(events)), most)
@@ -70,7 +68,6 @@ def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, mo
 
 
 def test_columns_of_a_small_trace() -> None:
-    """The first name of the file has code 0."""
     events = [op("ProfilerStep#3", 0, 100, cat="user_annotation"), op("mm", 10, 50), launch(1, 20, 5)]
     tree = flame_graph(read_trace(kineto_of([op("first", 200, 10), *events])))
     columns = {key: tree[key].tolist() for key in ("parent", "kind", "count", "total")}

@@ -57,7 +57,6 @@ def test_known_clocks_and_waits() -> None:
 
 
 def test_an_offset_that_the_file_has_is_applied() -> None:
-    """Half of the difference is in the file, the rest is found."""
     apart = [rank_of(0, 10), rank_of(1, 7010).with_clock_offset(3_500_000), rank_of(2, 7)]
     whole = [rank_of(0, 10), rank_of(1, 7010), rank_of(2, 7)]
     one, other = (job_timeline([(at, rank_lanes(trace, 1000)) for at, trace in enumerate(of)]) for of in (apart, whole))

@@ -12,7 +12,6 @@ SOURCES = ROOT / "report" / "page" / "src"
 
 
 def test_every_table_of_the_page_has_columns() -> None:
-    """The script names a table where it makes one; the first word of the name says which columns it has."""
     text = "\n".join(path.read_text("utf-8") for path in SOURCES.rglob("*.js"))
     made = set(re.findall(r'"([a-z]\w*)",\s*[\w.()]+,\s*\{ sort:', text))
     own = set(re.findall(r"^  (\w+): \[$", (SOURCES / "columns.js").read_text("utf-8"), re.MULTILINE))
@@ -21,7 +20,6 @@ def test_every_table_of_the_page_has_columns() -> None:
 
 
 def test_columns_are_of_the_rows() -> None:
-    """Rows of an analysis have the columns that the page is to show of them."""
     analysis: dict[str, Any] = rank_report(analysis_of(f"linked {GPU_SHAPED}"))["analysis"]
     added = {"variants", "kernel_kind", "cause", "place", "remark", "what", "share"}
     checked = 0

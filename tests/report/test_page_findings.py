@@ -113,7 +113,6 @@ def test_names_are_texts_and_commands_are_quoted(
 
 
 def test_only_changes_that_the_command_can_express_have_one() -> None:
-    """`kernel*0.06` of a finding means its own kernels; the command would change all."""
     cards = {one["id"]: one for one in cards_of([analysis_of(f"linked {GPU_SHAPED}")])["found"]}
     assert any(one["command"] for one in cards.values())
     for one in cards.values():

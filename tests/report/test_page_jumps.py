@@ -63,7 +63,6 @@ def test_every_row_of_every_table_leads_to_its_place(browser: Page, tmp_path: Pa
 
 
 def test_steps_of_a_page() -> None:
-    """The same tables as the step's own analysis; the longest steps of many, and few bytes."""
     page = report_of("gpu-pairs/resnet103.kineto")
     steps = data_of(page)["ranks"][0]["steps"]
     assert sum(len(step["data"]) for step in steps) < 0.1 * len(page)

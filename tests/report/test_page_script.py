@@ -11,7 +11,6 @@ PAGE = ROOT / "report" / "page"
 
 @pytest.mark.slow
 def test_the_scripts_own_tests_pass() -> None:
-    """`make page-check` also checks its types, and that the bundle is current."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node is not installed")

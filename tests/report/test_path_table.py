@@ -20,7 +20,6 @@ def test_small_rows_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parts_of_a_small_path() -> None:
-    """From the operator through the launch call to the kernel, which ends the trace."""
     events = [op("aten::a", 0, 50), launch(1, 10), kernel("first", 1, 20, 60)]
     trace = analyze(read_trace(kineto_of(events))).trace
     chain = critical_chain(trace)

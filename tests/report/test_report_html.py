@@ -53,7 +53,6 @@ def test_the_page_holds_what_analysis_tells() -> None:
 
 
 def test_long_tables_are_cut_and_say_by_how_much() -> None:
-    """Of many ranks each table keeps its first rows, and communication is in the page once."""
     events: list[dict[str, Any]] = []
     for number in range(210):
         events.append(op(f"aten::op{number}", 100 * number, 90))
@@ -178,7 +177,6 @@ def test_a_page_of_one_rank_has_no_timeline_of_the_job() -> None:
 
 
 def test_of_many_files_each_has_less() -> None:
-    """Blocks of the job's timeline: a quarter of all, shared; spans of counters; and kinds of the kernels' rows."""
     asked: list[int] = []
     analysis = analysis_of("linked pairs/gpu_shaped_from_cpu")
     with pytest.MonkeyPatch.context() as patch:

@@ -73,7 +73,6 @@ def test_device_time_by_operator() -> None:
 
 
 def test_idle_time_and_the_queue() -> None:
-    """Idle: 20 µs before the first kernel, 24 to the third and 6 to the fourth, 10 at the end."""
     (row,) = table_of(text_of(small(), 200), "idle time by cause")[1:]
     assert row[:4] == ["device 0 stream 7", "0.000", "0.030", "0.000"]
     assert row[4:6] == ["0.020", "0.010"] and row[6] == "2"

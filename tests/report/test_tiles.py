@@ -21,7 +21,6 @@ def test_events_are_numbered_by_lane_row_and_start() -> None:
 
 
 def test_numbers_among_all_events() -> None:
-    """Of seven events three are laid out; the entry behind the last is for the event −1."""
     found = layout_of((0, 0, 8), (0, 0, 4), (0, 0, 6)).numbers_among(np.array([1, 3, 6]), 7)
     assert found.tolist() == [-1, 2, -1, 0, -1, -1, 1, -1]
 

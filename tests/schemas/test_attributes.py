@@ -14,7 +14,6 @@ HERE = Path(et_def_pb2.__file__).parent
 
 
 def test_the_bytes_of_a_node_and_of_attributes_are_those_of_the_format() -> None:
-    """By hand: what every Chakra file in the world relies on."""
     inputs, outputs = et_def_pb2.IOInfo(values="v", shapes="s", types="t"), et_def_pb2.IOInfo(values="w")
     node = et_def_pb2.Node(
         id=1, name="n", type=et_def_pb2.COMM_COLL_NODE, ctrl_deps=[2], data_deps=[3], start_time_micros=4,

@@ -119,7 +119,6 @@ def test_links_of_unattached_events_are_by_their_order_of_start() -> None:
     ],
 )  # fmt: skip
 def test_what_positions_refer_to(change: Any, message: str | None) -> None:
-    """One graph, five calls, two replays."""
     document = orjson.loads(sound())
     change(document)
     data = orjson.dumps(document)

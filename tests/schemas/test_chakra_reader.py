@@ -44,7 +44,6 @@ def test_fields_of_any_value_come_back(tmp_path: Path) -> None:
 
 
 def test_fields_without_an_attribute_of_their_own_are_columns(tmp_path: Path) -> None:
-    """Those of other linkers: a number as text or as 7.0, `comm` on the host, waits of GPU events, a group alone."""
     nodes = [
         cpu(3, "op", 0.0, stream=7.0, device="0", comm={"collective": "send"}, link="guessed"),
         gpu(4, "k", 1.0, 2.0, inter_thread_dep=3, sync_dep=[3], pg_name="7"),
@@ -129,7 +128,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, spoil: Callable[[list[pb.Node]],
 
 
 def test_bits_of_kinds_never_change() -> None:
-    """What `data_dep_kinds` of files that are already written mean."""
     first = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
     assert EDGE_KINDS[:8] == first and ORDER == 1 << 8
     assert KIND_BITS.tolist() == [*(1 << k for k in range(8)), 1 << 9]

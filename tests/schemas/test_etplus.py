@@ -85,7 +85,6 @@ def test_keys_and_nodes_of_the_et_are_unchanged_byte_for_byte(tmp_path: Path, na
 
 
 def test_what_is_added_is_what_the_events_say(tmp_path: Path) -> None:
-    """Linked nodes gain these fields alone; GPU nodes repeat their operator, runtime calls lie within theirs."""
     et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
     _, document = written(tmp_path, et, kineto)
     originals, events = sorted(read_json(et)["nodes"], key=itemgetter("id")), read_json(kineto)["traceEvents"]
@@ -155,7 +154,6 @@ def test_renumbered_files_number_children_right_after_their_op(tmp_path: Path) -
 
 
 def test_renumbering_keeps_strangers_out(tmp_path: Path) -> None:
-    """A reference to a node that the file does not have must not come to mean another one."""
     nodes = [
         {"id": 8, "name": "aten::mm", "rf_id": 1, "parent": 4, "fw_parent": 3},
         {"id": 9, "name": "x", "parent": 5},
@@ -169,7 +167,6 @@ def test_renumbering_keeps_strangers_out(tmp_path: Path) -> None:
 
 
 def test_parents_come_before_children_even_if_their_ids_are_larger(tmp_path: Path) -> None:
-    """Chakra's converter keeps a `ctrl_deps` entry only if it has read that node before."""
     et = et_document([{"id": 9, "name": "a", "rf_id": 1}, {"id": 5, "name": "b", "rf_id": 2, "parent": 9}])
     kineto = kineto_document([
         {"ph": "X", "cat": "cpu_op", "name": name, "ts": ts, "dur": 9 - ts, "args": {"Record function id": 1 + ts}}

@@ -116,7 +116,6 @@ def test_what_is_no_et(text: bytes) -> None:
 @drawn(data=st.data())
 @examples(30)
 def test_callers_never_form_a_circle(version: str, data: st.DataObject) -> None:
-    """Also in the texts of the nodes, which the linker copies; nodes outside of circles keep their callers."""
     calls = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=8))
     document = et_document([{"id": 3 + i, "name": f"op{i}", "parent": p} for i, p in enumerate(calls)], version)
     if data.draw(st.booleans()):

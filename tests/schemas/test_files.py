@@ -99,7 +99,6 @@ def test_output_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
 
 
 def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:
-    """`--output /dev/null` must leave /dev/null what it is; a named pipe stands for it here."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
@@ -162,7 +161,6 @@ def test_what_fits_onto_the_disk_is_gathered(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("blocks", [0, 1, 128, 1024])
 def test_files_of_holes_are_refused(blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block of the system has 512 bytes; a file may have 200 times what was written of it."""
     for size, refused in ((512 * blocks * 200, False), (max(512 * blocks * 200, 1 << 25) + 1, blocks > 0)):
         status = SimpleNamespace(st_size=size, st_blocks=blocks)
         with (

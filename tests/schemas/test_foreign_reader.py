@@ -40,7 +40,6 @@ def host(number: int, micros: int, *deps: int, caller: int = 0, tid: int = 1) ->
 
 
 def test_nodes_of_a_stream_follow_each_other_and_their_dependencies(tmp_path: Path) -> None:
-    """The collective runs next to the second kernel; the last kernel waits for both."""
     trace = read(
         tmp_path, compute(0, 100), collective(1, "all_reduce", MB, 0, micros=500), compute(2, 200, 0), compute(3, 5, 1)
     )
@@ -61,7 +60,6 @@ def test_sizes_count_in_any_integer_member(tmp_path: Path) -> None:
 
 
 def test_callers_span_their_callees(tmp_path: Path) -> None:
-    """A caller's duration in the file is its own time; the kernel waits for its launching call."""
     launched = compute(9, 50, name="kernel")
     launched.ctrl_deps.append(4)
     trace = read(tmp_path, host(2, 10), host(3, 5, caller=2), host(4, 7, 3, caller=3), launched, host(5, 1, 4))
@@ -107,7 +105,6 @@ def test_nodes_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_converted_step_lasts_as_long_as_its_stream(tmp_path: Path) -> None:
-    """What Chakra's converter wrote of a recorded step: 42 kernels on one stream."""
     step = SHARED / "cases" / "et-without-times" / "step.0.et"
     if not step.exists():
         pytest.skip(f"no {step}")

@@ -113,7 +113,6 @@ def test_the_first_input_that_differs(types: str, values: Any, shapes: Any, reco
 
 
 def test_inputs_that_differ_in_ids_of_tensors_alone_have_one_key() -> None:
-    """Of all inputs made of some values and types: those of one key are shown the same."""
     values = ['[[7, 8, 0, 2, 4, "cuda:0"], 3]', '[[9, 1, 4, 2, 4, "cuda:0"], 3]', '[[7, 8, 0, 2, 4, "x"], 4]',
               '["", 3]', "[3]", "3", "[[[7]], [3]]", ""]  # fmt: skip
     types = ['["Tensor(float)", "Int"]', '["Tensor(half)", "Int"]', '["GenericList[Tensor(float)]", "Tuple"]',

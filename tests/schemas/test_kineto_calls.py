@@ -53,7 +53,6 @@ def test_what_begins_when_a_call_ends_is_its_own_if_it_is_no_longer_than_the_rou
     at=st.integers(-1, 30),
 )
 def test_nested_calls_as_brute_force_has_them(spans: list[tuple[int, int, int]], at: int) -> None:
-    """Of calls cut to their callers' ends the innermost that is open for more than the moment."""
     nested: list[tuple[int, int, int]] = []
     for a, length, tid in sorted(spans, key=lambda span: (span[2], span[0], -span[1])):
         around = [b for first, b, thread in nested if thread == tid and first <= a < b]

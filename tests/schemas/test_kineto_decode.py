@@ -108,7 +108,6 @@ BROKEN = [
 
 @pytest.mark.parametrize(("event", "problem"), BROKEN)
 def test_a_broken_event_is_left_out_and_described(event: dict[str, Any], problem: str) -> None:
-    """The others of its block keep their positions; without a place for what is wrong it is raised."""
     text, wrong = json.dumps([EVENTS[1], event, EVENTS[10]]).encode(), list[Exception]()
     part = read_events([(10, 20, text)], modules=False, invalid=wrong.append)
     assert part.events["index"].tolist() == [0, 2] and part.spans == [(10, 20, 3)]

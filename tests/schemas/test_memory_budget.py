@@ -53,7 +53,6 @@ def test_sqlite_that_computes_its_rows(tmp_path: Path) -> None:
 
 
 def test_interned_texts_that_many_events_repeat() -> None:
-    """200 kB, of which 20,000 events each have all."""
     made = Maker()
     made.thread(1, 7, 7)
     packet = made.packet()

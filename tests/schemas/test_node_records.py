@@ -24,7 +24,6 @@ def test_what_a_record_has_no_place_for(odd: bytes) -> None:
 
 
 def test_messages_of_an_older_layout_get_strides_and_tensors() -> None:
-    """As many empty strides as values; a runtime call, and strides that are there, stay."""
     header = AttributeProto(name="header", string_val='{"schema": "1.0.1", "pid": 7}')
     layout = AttributeProto(name="layout", string_val='"flat"')
     inputs = IOInfo(values="[1, 2]", shapes="[]", types="[]")

@@ -132,7 +132,6 @@ def test_a_graph_recorded_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_an_older_schema(tmp_path: Path) -> None:
-    """Without columns that came later, and with 0 or the start in place of NULL."""
     old = {key: value for key, value in kernel(20_000, 26_000, 101).items() if key not in ("graphId", "graphNodeId")}
     path = small_export(
         tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[old], CUPTI_ACTIVITY_KIND_CUDA_EVENT=[],

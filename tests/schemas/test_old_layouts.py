@@ -147,7 +147,6 @@ def test_profiler_annotations_of_2021_are_steps_and_not_operators() -> None:
 
 
 def test_begins_and_ends_are_paired_by_name_and_the_others_counted() -> None:
-    """Two overlap on one thread; one has no end, another no begin; an end without name closes the last begin."""
     edges = [("B", "a", 0), ("B", "b", 2), ("E", "a", 5), ("E", "b", 9), ("B", "c", 10), ("B", "d", 11),
              ("E", None, 13), ("E", "nowhere", 14)]  # fmt: skip
     events = [
@@ -161,7 +160,6 @@ def test_begins_and_ends_are_paired_by_name_and_the_others_counted() -> None:
 
 
 def test_times_as_texts_are_exact() -> None:
-    """Not a double: 0.25 µs is all that it holds of µs since the epoch."""
     event = {"ph": "X", "cat": "cpu_op", "name": "a", "ts": "1699529623106000.437", "dur": "0.001"}
     events = read_kineto(orjson.dumps({"traceEvents": [event]})).events
     assert (events.ts.tolist(), events.dur.tolist()) == ([1699529623106000437], [1])
@@ -178,7 +176,6 @@ def test_events_that_a_file_holds_twice_count_once_and_are_told() -> None:
 
 
 def test_calls_that_only_ids_tell_apart_are_kept() -> None:
-    """In files with whole µs a function that calls itself starts with its callee and takes as long."""
     call_ = {"ph": "X", "cat": "cpu_op", "name": "aten::mul", "ts": 5, "dur": 1}
     node = {"ph": "X", "cat": "kernel", "name": "k", "ts": 9, "dur": 1}
     args = {"correlation": 4, "stream": 7}

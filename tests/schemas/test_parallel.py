@@ -92,7 +92,6 @@ def test_a_killed_process_is_made_up_for(dies_at: int, jobs: int, capfd: pytest.
 @on_linux
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_a_process_killed_while_it_sends_its_result_is_made_up_for(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of a result must neither stop the other processes nor keep this one waiting for the rest."""
     monkeypatch.setattr(parallel_module, "_LOOK_S", 0.1)
     own = os.getpid()
 
@@ -110,7 +109,6 @@ def test_a_process_killed_while_it_sends_its_result_is_made_up_for(jobs: int, mo
 
 @on_linux
 def test_workers_that_end_while_they_send_a_result_do_not_keep_this_process_waiting() -> None:
-    """On an error, workers are told to end; the signal may come in the middle of a result."""
     own = os.getpid()
 
     def interrupted(connection: Connection, data: bytes) -> None:
@@ -152,7 +150,6 @@ def test_where_there_is_no_room_for_a_process_all_is_done_here(forks: int, monke
 
 @on_linux
 def test_processes_end_with_the_work_cut_short() -> None:
-    """Also those in the midst of a piece, which is not waited for."""
 
     def work(i: int) -> int:
         if i > 1:
@@ -177,7 +174,6 @@ def test_no_forking_beside_a_thread() -> None:
 
 
 def test_a_broken_queue_ends_a_worker_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
-    """A worker that a signal ends while it reads a task leaves half of it in the queue for the next worker."""
     with local_pool(1) as pool:
         pool._call_queue._writer.send_bytes(b"")  # type: ignore[attr-defined]
         with pytest.raises(BrokenExecutor):

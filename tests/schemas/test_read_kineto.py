@@ -91,7 +91,6 @@ def test_time_is_wall_clock_in_either_generation() -> None:
 
 @pytest.mark.parametrize("us", ["1700000000123456.789", "1700000000123456.001", "4503599627370497.5"])
 def test_epoch_us_with_decimals_are_exact(us: str) -> None:
-    """A double would be off by up to a quarter of a µs."""
     text = f'{{"traceEvents": [{{"ph": "X", "cat": "cpu_op", "name": "a", "ts": {us}, "dur": 0.125}}]}}'
     assert read_kineto(text.encode()).events.ts.tolist() == [exact_ns(us)]
     check(text.encode())
@@ -124,7 +123,6 @@ def test_whole_numbers_are_exact_and_others_count_as_missing(number: Any) -> Non
 
 
 def test_events_of_both_kinds_in_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts for numbers, phases that no writer of traces has, and times since the epoch change how the rest is read."""
     plain = {"ph": "X", "cat": "kernel", "name": "k" * 90, "ts": 1.5, "dur": 2.25, "args": {"stream": 7}}
     odd = [{"ph": "?", "ts": []}, {**plain, "args": {"stream": "0x0"}}, {**plain, "ts": 1_700_000_000_000_000.125}]
     before, after = ([{**plain, "ts": ts + 0.5} for ts in range(at, at + 90)] for at in (0, 5000))

@@ -69,7 +69,6 @@ def test_waits_of_render_stages_become_edges() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=20))
 def test_ends_are_found_by_place_and_by_nesting(slices: list[tuple[int, int, int]]) -> None:
-    """All begins and then all ends, as PyTorch writes them; nested slices in order of time, as the SDK does."""
     track = np.array([lane for lane, _, _ in slices] * 2, np.int64)
     ts = np.array([at for _, at, _ in slices] + [at + dur for _, at, dur in slices], np.int64)
     begins = np.arange(2 * len(slices)) < len(slices)
@@ -87,7 +86,6 @@ def test_slices_in_order_of_time_nest() -> None:
 
 
 def test_a_trace_of_rocprofv3() -> None:
-    """Tracks of queues, its own names of categories and arguments, times of an incremental clock after booting."""
     made = Maker()
     clocks = made.packet()
     for number, value in ((6, 5_000), (1, NS)):
@@ -164,7 +162,6 @@ def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_threads_of_tracks() -> None:
-    """A thread's track has both numbers; another has its name, and the process that it or the track above it is of."""
     made = Maker()
     made.thread(1, 100, 101)
     tracks: list[dict[str, Any]] = [
@@ -187,7 +184,6 @@ def test_threads_of_tracks() -> None:
 
 
 def test_events_that_are_too_long_are_left_out() -> None:
-    """Of slices and of the work of devices, from the least duration on that is too long; the others stay."""
     made = Maker()
     made.thread(1, 100, 101)
     longest = MAX_DURATION_NS - 1

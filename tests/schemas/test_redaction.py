@@ -250,7 +250,6 @@ def test_the_command_redacts_standard_input(tmp_path: Path) -> None:
 
 
 def test_damaged_traces(tmp_path: Path) -> None:
-    """Unescaped quotes, which PyTorch writes, are repaired; what has no records is refused."""
     for name in ("weird_quotes.et", "weird_quotes.kineto", "weird_names.et"):
         redact(shared_trace(f"cpu-pairs/{name}.json.gz"), tmp_path / "copy.json")
         assert read_json(tmp_path / "copy.json")

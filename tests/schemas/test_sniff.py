@@ -62,7 +62,6 @@ def test_a_format_is_named_whatever_the_file_is_called(kind: str, tmp_path: Path
 
 
 def test_a_report_of_nsight_systems(tmp_path: Path) -> None:
-    """Its format is not public: unknown content and the name together tell."""
     path = tmp_path / "report.nsys-rep"
     path.write_bytes(bytes(range(128, 256)) * 4)
     with pytest.raises(TraceFormatError, match=r"this is a report of Nsight Systems; export it: nsys export"):
@@ -99,7 +98,6 @@ def test_what_is_no_trace_at_all_is_still_refused(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_first_plane_of_jax(head: bytes, is_one: bool) -> None:
-    """A plane of a length, with a number or none, and its name, which is shorter than the plane."""
     with pytest.raises(TraceFormatError, match="XPlane") if is_one else contextlib.nullcontext():
         refuse_foreign("x", head)
 

@@ -36,7 +36,6 @@ def test_round_trip(tmp_path: Path, name: str) -> None:
 
 
 def test_the_bytes_are_those_of_the_format(tmp_path: Path) -> None:
-    """By hand after the protobuf encoding: length, then tag and value of each field."""
     nodes = [Node(id=300, name="a", data_deps=[1, 2]), Node(), Node(name="b" * 130)]
     write_chakra(tmp_path / "x.0.et", GlobalMetadata(version="v"), nodes)
     metadata, first = b"\x03\x0a\x01v", b"\x0a\x08\xac\x02\x12\x01a\x2a\x02\x01\x02"
@@ -154,7 +153,6 @@ def test_heads_of_nodes_are_those_of_the_parsed_ones() -> None:
 
 
 def test_nodes_that_are_none_or_wait_twice_have_to_be_parsed() -> None:
-    """Cut anywhere or with a byte exchanged, a node either has the heads that protobuf finds, or none."""
     random = Random(2)
     for _ in range(100):
         good, body = any_node(random).SerializeToString(), any_node(random).SerializeToString()

@@ -37,7 +37,6 @@ def test_launch_latency_is_the_median_of_idle_streams() -> None:
 
 
 def test_a_streams_first_counts_where_nothing_else_does() -> None:
-    """Launched at the very beginning, 0; latencies of 40 and of exactly 1 ms count, one of a ns more does not."""
     graph = by_hand([0, 40, 1_000_000, 1_000_001], (LAUNCH, 0, 1), (LAUNCH, 0, 2), (LAUNCH, 0, 3))
     assert fit_constants(graph).launch_latency_ns == (40 + 1_000_000) // 2
     assert fit_constants(by_hand([0, 1_000_001], (LAUNCH, 0, 1))).launch_latency_ns == 0
@@ -75,7 +74,6 @@ def test_waits_for_other_streams_have_a_gap_of_their_own() -> None:
 
 
 def test_only_some_rows_count() -> None:
-    """Row 0 (point 1) launched at 0 has latency 10, row 1 has 30; the beginning belongs to no row."""
     graph = by_hand([0, 10, 30], (LAUNCH, 0, 1), (LAUNCH, 0, 2))
     assert fit_constants(graph).launch_latency_ns == 20
     assert fit_constants(graph, np.array([True, False, False])).launch_latency_ns == 10
@@ -97,7 +95,6 @@ def test_lags_are_capped_by_kind() -> None:
 
 
 def test_each_rank_has_its_own() -> None:
-    """Point 2 is of the first row of the second rank; the beginning counts as the first rank's."""
     graph = by_hand([0, 100, 100], (LAUNCH, 0, 1), (LAUNCH, 0, 2), (LAUNCH, 1, 0), ranks=2)
     graph.edges.lag[:] = 100
     graph.row[2] = len(graph.trace)

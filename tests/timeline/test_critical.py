@@ -31,7 +31,6 @@ def program() -> Timeline:
 
 
 def test_the_path_goes_through_host_and_device() -> None:
-    """20 + 5 to the launch, 10 of latency, a, the gap of 2, b, 3 until the call returns, a pause of 10, end."""
     result = after(program().graph())
     path = critical_path(result)
     assert path.by_kind == {
@@ -53,7 +52,6 @@ def test_the_path_goes_through_host_and_device() -> None:
 
 
 def test_bounds_are_the_busiest_stream_and_thread() -> None:
-    """Stream 7 works for 150; thread 7 for 230 but for 127 of its synchronization, which takes 3 by itself."""
     result = after(program().graph())
     bounds = resource_bounds(result)
     host = 230 - 130 + 3
@@ -118,7 +116,6 @@ def test_paths_and_bounds_of_two_ranks_against_a_brute_force() -> None:
 
 
 def test_threads_that_begin_at_once_and_streams_next_to_each_other() -> None:
-    """Threads 0 and 1 work for 30 and 40 from the beginning; streams 0 and 1 for 20 and 25."""
     trace = Timeline()
     trace.op("a", 0, 30, tid=0)
     trace.op("b", 0, 40, tid=1)
@@ -142,7 +139,6 @@ def test_threads_that_begin_at_once_and_streams_next_to_each_other() -> None:
 
 
 def test_the_path_within_a_call() -> None:
-    """From the launch of a at 25: 10 of latency, a, the gap; b is launched later. Of all, the last end is that of a."""
     result = after(program().graph())
     whole = critical_path(result)
     path = critical_path(result, ("prepare", 0))

@@ -82,14 +82,12 @@ def replays_as(job: Job, ranks: list[Trace], error: float, *, assumed_waits: boo
 
 
 def test_fsdps_rate_limiter_waits_for_the_layer_before_the_last(tmp_path: Path) -> None:
-    """Taken for a wait for the last layer it would cost up to 5.7% more."""
     job = Job(limited_fsdp, 2)
     assert replays_as(job, [link(*pair) for pair in job.write(tmp_path)], 0.002)
 
 
 @pytest.mark.parametrize("on_event", [True, False])
 def test_the_response_is_the_jobs(on_event: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 2% of what the job really takes, in a simulator of sets, too; without these waits the host runs ahead."""
     for name, ns in (("_FORWARD", 8_000), ("_BACKWARD", 12_000), ("_UPDATE", 3_000)):
         monkeypatch.setattr(made_jobs, name, ns)
     job = Job(partial(ddp, on_event=on_event), 2)

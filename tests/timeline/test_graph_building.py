@@ -187,7 +187,6 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(("length", "submits"), [(15, False), (15.001, True)])
 def test_a_slow_call_takes_over_three_times_the_median(length: float, submits: bool) -> None:
-    """The others take 5; the work begins 10 after the call's start, where it submits as late as 5 before its return."""
     trace = Timeline()
     for k in range(4):
         trace.launch(f"k{k}", 100 * k, 5, 100 * k + 10, 20)
@@ -201,7 +200,6 @@ def test_a_slow_call_takes_over_three_times_the_median(length: float, submits: b
 
 @pytest.mark.parametrize(("late", "waits"), [(20, False), (20.001, True)])
 def test_a_wait_is_unknown_over_twice_the_launch_latency(late: float, waits: bool) -> None:
-    """Latencies of 10, so that up to 20 (and never less than 20 µs) are no wait; it leads from what came last."""
     trace = Timeline()
     for k in range(4):
         trace.launch(f"k{k}", 100 * k, 5, 100 * k + 10, 20)
@@ -237,7 +235,6 @@ def test_a_limit_of_the_queue_is_at_least_64_and_seen_20_times(count: int, limit
 
 
 def test_of_two_queues_that_are_as_sharp_that_of_the_stream_counts() -> None:
-    """A kernel of another stream is outstanding all the time: one more of the device than of the stream."""
     trace = filled(150, 64)
     trace.launch("late", -10, 1, 100_000, 50, stream=9)
     graph = trace.graph()
@@ -265,7 +262,6 @@ def test_calls_that_all_wait_return_alike_and_take_over_3(length: float, late: f
 
 @pytest.mark.parametrize(("own", "found"), [(30, None), (29.99, 64)])
 def test_calls_that_wait_take_over_half_as_long_again(own: float, found: int | None) -> None:
-    """Kernels begin every 46, at the limit calls take 45, before by themselves 30 or a little less."""
     trace, ts, start = Timeline(), 0.0, [40 + 46 * k for k in range(400)]
     for k in range(400):
         end = max(ts + own, start[k - 64] + 1 if k >= 64 else 0)
@@ -276,7 +272,6 @@ def test_calls_that_wait_take_over_half_as_long_again(own: float, found: int | N
 
 @pytest.mark.parametrize(("length", "found"), [(3, None), (3.001, 70)])
 def test_calls_that_all_wait_take_over_3(length: float, found: int | None) -> None:
-    """As in `test_calls_that_all_wait_return_alike`, all 2 after there is room."""
     trace = Timeline()
     for k in range(70):
         trace.gpu("alone", 100 * k + 100, 50, 9000 + k)

@@ -70,7 +70,6 @@ def test_work_that_is_launched_at_once_follows_by_its_stream() -> None:
 
 
 def test_neighbors_become_one() -> None:
-    """Kernels 1 to 3 of step 0 take half of their 30 µs together; the host work that launched 2 and 3 is gone."""
     graph = launch_bound(1).graph()
     base, result = after(graph), after(graph, "fuse kernel:~kernel0*0.5")
     rows = [row for row in range(len(graph.start)) if graph.start[row] >= 0 and graph.name_of(row).startswith("kernel")]
@@ -81,7 +80,6 @@ def test_neighbors_become_one() -> None:
 
 
 def test_fused_kernels_of_other_ops_stay() -> None:
-    """An op that also launches something else keeps its host work."""
     trace = Timeline()
     trace.op("aten::both", 0, 100)
     for number, name in enumerate(("add_a", "add_b", "gemm")):

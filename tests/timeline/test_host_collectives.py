@@ -35,7 +35,6 @@ def replayed(ranks: list[Trace], network: Network | None = None, *changes: str) 
 
 @pytest.mark.parametrize("name", HOST_JOBS)
 def test_coupled_ranks_answer_as_the_job_does(name: str, tmp_path: Path) -> None:
-    """As recorded exactly; on slower networks, whose waits do not show in the traces, within 2% of what it takes."""
     ranks = [link(*pair) for pair in HOST_JOBS[name].write(tmp_path)]
     assert replayed(ranks).makespan_ns == pytest.approx(HOST_JOBS[name].makespan_ns(RECORDED), abs=1000)
     for bandwidth in (2.5, 0.025):
@@ -44,7 +43,6 @@ def test_coupled_ranks_answer_as_the_job_does(name: str, tmp_path: Path) -> None
 
 
 def test_a_transfer_lasts_from_the_last_start_to_the_first_end(tmp_path: Path) -> None:
-    """The threads of the second and third rank get their processor 10 and 20 µs later, at the end the first one's."""
     found = find_rendezvous([link(*pair) for pair in HOST_JOBS["ddp"].write(tmp_path)])
     assert [met.own_ns for met in found.found] == [*[(0, 10_000, 20_000)] * 7, (45_000, 0, 10_000)]
     assert [met.transfer_ns for met in found.found] == [25_401, 20_401, 15_401, 10_401, 10_401, 5401, 401, 5401]
@@ -74,7 +72,6 @@ def late_senders(rank: HostRank) -> Play:
 
 
 def test_work_is_beside_a_message_only_while_its_data_moves() -> None:
-    """Work during the rest of the sender's span takes its time on any network."""
     job = Job(late_senders, ranks=2, of=HostRank)
     ranks = [link(*pair) for pair in job.texts()]
     base = replayed(ranks)
@@ -89,7 +86,6 @@ def test_work_is_beside_a_message_only_while_its_data_moves() -> None:
 def test_a_pause_mostly_during_collectives_that_none_explains_is_told(
     monkeypatch: pytest.MonkeyPatch, covered_ms: int, told: bool
 ) -> None:
-    """A pause of 100 ms of 400 ms; two collectives, which overlap, cover a half of it or more."""
     ms = 1_000_000
     measured = np.array([0, 200, 300, 190, 200 + covered_ms, 210, 220, 400]) * ms
     points: Any = SimpleNamespace(
@@ -103,7 +99,6 @@ def test_a_pause_mostly_during_collectives_that_none_explains_is_told(
 
 
 def test_the_range_tries_both_ends_of_what_is_uncertain(tmp_path: Path) -> None:
-    """Of measured efficiency, the network, the host's work, and work beside transfers, of which the job shows none."""
     graph = join_ranks([build_graph(link(*pair)) for pair in HOST_JOBS["ddp"].write(tmp_path)])
     asked: list[Any] = []
     usual = Network(2.5, 5000)

@@ -84,7 +84,6 @@ def test_medians_and_ordinals_against_a_brute_force(rows: list[tuple[int, int, i
 @FEW
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, unique=True, max_size=12), st.data())
 def test_median_counts_against_a_brute_force(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
-    """A name that an iteration lacks has a count of 0 there; names are numbered without holes."""
     codes = {name: k for k, name in enumerate(sorted({name for name, _ in pairs}))}
     counts = [data.draw(st.integers(1, 5)) for _ in pairs]
     name = np.array([codes[name] for name, _ in pairs])
@@ -97,7 +96,6 @@ def test_median_counts_against_a_brute_force(pairs: list[tuple[int, int]], data:
 
 
 def test_the_ratio_is_a_median_over_iterations_of_all_parts() -> None:
-    """Iterations 0 and 2 take 12/10 and 5/10; 1 usually takes no time. Another part's iteration 0 takes 30/10."""
 
     def part(*rows: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         lag, usual, iteration = (np.array(column, np.int64) for column in zip(*rows, strict=True))
@@ -173,7 +171,6 @@ def working(counts: list[int]) -> list[tuple[int, str]]:
 
 
 def test_outliers_do_other_work() -> None:
-    """Over a tenth more or fewer calls than usual; none where half of the iterations would be set apart."""
     assert working([20, 20, 20, 22]) == [] == working([18, 20, 20, 20])
     assert working([20, 20, 20, 23]) == [(3, "15% of its calls and GPU events differ")]
     assert working([17, 20, 20, 20]) == [(0, "15% of its calls and GPU events differ")]

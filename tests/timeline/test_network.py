@@ -67,7 +67,6 @@ def test_prices_against_the_algorithms_step_by_step(ranks: int) -> None:
 @pytest.mark.parametrize("algorithm", get_args(Algorithm))
 @pytest.mark.parametrize("kind", Type.values())
 def test_every_collective_has_a_price(kind: int, algorithm: Any) -> None:
-    """More bytes or ranks never take less; one rank takes nothing."""
     network = Network(2.5, 5000, algorithm)
     prices = [network.transfer_ns(kind, size, 4) for size in (0, 1000, BYTES)]
     assert prices == sorted(prices) and prices[0] > 0
@@ -130,7 +129,6 @@ def alone(graph: ReplayGraph, network: Network) -> Replay:
 
 
 def test_what_waits_follows_and_what_does_not_does_not() -> None:
-    """6 steps of 1 MB over 10 bytes a ns and 5 us: 630 us in place of 40."""
     graph = waiting().graph()
     result = alone(graph, Network(10.0, 5000))
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
@@ -159,7 +157,6 @@ def test_a_timeline_of_over_146_years_is_refused() -> None:
 
 @pytest.mark.parametrize(("size", "group", "end"), [(0, "0", 650), (2**40, "0", 650), (1, "7", 20)])
 def test_an_impossible_group_size_is_that_of_the_job(size: int, group: str, end: int) -> None:
-    """And a group of one rank takes no time."""
     result = alone(waiting(**{"Group size": size, "Process Group Name": group}).graph(), Network(10.0, 5000))
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == end
 
@@ -179,7 +176,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("bandwidth", [25.0, 0.25])
 @pytest.mark.parametrize("name", JOBS)
 def test_replay_responds_like_the_job(name: str, bandwidth: float, folder: Path) -> None:
-    """Recorded where no wait was visible, replayed on a network of which the truth is known."""
     joint, constants = made(name, folder)
     truth = JOBS[name].makespan_ns(Told(bandwidth, 5000))
     assert replay(on_network(joint, Network(bandwidth, 5000)), constants).makespan_ns == pytest.approx(truth, rel=0.001)
@@ -192,7 +188,6 @@ def test_replay_responds_like_the_job(name: str, bandwidth: float, folder: Path)
      (Type.BARRIER, 0, 4), (SEND, 4000, 1), (RECV, 4000, 1)],
 )  # fmt: skip
 def test_prices_of_three_ranks(kind: int, sent: int, steps: int) -> None:
-    """4000 bytes at 1 byte a ns, and 50 ns a step: around a ring, at once, by halving."""
     for algorithm, share in (("ring", 2), ("direct", 1), ("halving-doubling", 2)):
         wanted = sent + 50 * (steps if kind in (SEND, RECV) else steps * share // 2)
         assert Network(1.0, 50, algorithm).transfer_ns(kind, 4000, 3) == wanted

@@ -71,12 +71,10 @@ def test_a_communication_takes_the_links_between_its_ranks() -> None:
 
 
 def test_four_of_five_ratios_are_within_their_limits() -> None:
-    """Of 20 those at 0.1 − 0.9/20 and as much from the end."""
     assert _spread([(float(k), float(100 * k)) for k in range(1, 21)]) == pytest.approx((10.5, 204.5, 18.955))
 
 
 def test_on_a_ring_a_step_takes_the_latency_of_each_link_on_its_way() -> None:
-    """Of 8 units of 2 ranks, the shorter way round; collectives run on rings."""
     levels = (NetworkLevel(2, 1e6), NetworkLevel(16, 1.0, 1000.0, topology="ring"))
     network = Network(1.0, 9.0, levels=levels)
     assert network.transfer_ns(SEND, 100, (0, 6)) == 100 + 3000

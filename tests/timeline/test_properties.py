@@ -68,7 +68,6 @@ def fixture_graph(name: str) -> ReplayGraph:
 @FEW
 @given(STEPS, st.randoms(use_true_random=False))
 def test_slower_input_never_gives_an_earlier_time(steps: Steps, rng: random.Random) -> None:
-    """Longer lags, longer rows, a longer latency: no point comes earlier, and none later if all are shorter."""
     graph = played(steps).graph()
     constants = fit_constants(graph)
     base = replay(graph, constants).time
@@ -122,7 +121,6 @@ def summary_of(kineto: Path) -> Summary:
 
 @pytest.mark.parametrize("path", gpu_traces("gpu-kineto", "gpu-pairs", "graph-capture", "cuspy"))
 def test_traces_without_an_et_replay_as_they_were_measured(path: Path) -> None:
-    """Errors within the bars, or the share of waits that nothing explains is larger than they are."""
     summary = summary_of(path)
     share = summary.unexplained.share
     assert abs(summary.error) <= max(MAKESPAN, share) and summary.start_error <= max(STARTS, share)
@@ -135,7 +133,6 @@ def test_traces_without_an_et_replay_as_they_were_measured(path: Path) -> None:
     [("gpu-kineto/sglang_decode_graph", 0.95), ("graph-capture/vllm_piecewise.capture", 0.6)],
 )
 def test_what_the_window_cut_off_is_unexplained(name: str, least: float) -> None:
-    """Streams are busy with work from before the window, for 463 ms; a synchronization waits 115 ms for it."""
     summary = summary_of(shared_trace(f"{name}.json.gz"))
     assert least <= summary.unexplained.share < 1
     assert summary.path.by_kind["unknown wait"] >= least * summary.predicted_ns

@@ -29,7 +29,6 @@ def rank(number: int, launch: float, start: float, dur: float, ranks: int = 2, *
 
 
 def test_what_each_rank_waits_for() -> None:
-    """The last of three is ready at 60, and all end at 100: 40 of transfer."""
     traces = [rank(k, launch, start, dur, 3).document() for k, (launch, start, dur) in
               enumerate([(0, 10, 90), (50, 60, 40), (20, 30, 70)])]  # fmt: skip
     found = find_rendezvous(traces)
@@ -58,7 +57,6 @@ def test_what_each_rank_waits_for() -> None:
 
 
 def test_edges_of_a_rank_in_the_numbers_of_the_whole() -> None:
-    """Edges from the beginning are longer by the clock's offset; durations of what the transfer blocks are left out."""
     graph = rank(0, 0, 10, 90).graph()
     [row] = [k for k in range(len(graph.start)) if graph.name_of(k).startswith("nccl")]
     for met in ([row], []):
@@ -131,7 +129,6 @@ def test_where_no_collective_synchronizes_any_sets_the_clocks(kind: str) -> None
 
 
 def test_points_of_two_ranks_have_the_rows_of_the_whole() -> None:
-    """The beginning and the meeting are of no row, −1; all others of the rows whose points they are."""
     assert _moved(np.array([-1, 0, 3]), 5).tolist() == [-1, 5, 8]
     graphs = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
     joint, first = join_ranks(graphs), len(graphs[0].trace)

@@ -42,7 +42,6 @@ def networks() -> dict[str, Network]:
 
 
 def test_waits_inside_operators_are_waits() -> None:
-    """A job that waits in an `autograd.Function` was predicted to take 5.5 times as long on a faster network."""
     errors, took, links = [], traced_ms("network-ops/nnf"), {"250mbit": 0.03125, "1gbit": 0.125, "4gbit": 0.5}
     for source in ("250mbit", "4gbit"):
         graphs = [build_graph(link(*pair)) for pair in shared_job(f"network-ops/nnf/{source}")]
@@ -57,7 +56,6 @@ def test_waits_inside_operators_are_waits() -> None:
 
 
 def test_other_work_on_the_machine_does_not_make_small_transfers_slow(tmp_path: Path) -> None:
-    """A calibration in which something else ran beside all-reduces of 256 KB is that without the disturbance."""
     took = {1 << power: {"ms": 2 + (1 << power) / 1e6, "least_ms": 1 + (1 << power) / 1e6} for power in range(17, 24)}
     fits = []
     for name, times in (("quiet", took), ("noisy", {**took, 1 << 18: {"ms": 90.0, "least_ms": 80.0}})):
@@ -91,7 +89,6 @@ def traced_ms(job: str) -> dict[str, float]:
 
 
 def test_a_wait_that_ends_before_its_collective_does() -> None:
-    """Each wait of a step gets longer than its pause: by 2 ms the recorded ends move, and nothing else."""
     (first, _), late = traces("ddp-1mb", "100mbit"), 2_000_000
     rows = comm_rows(first)
     moved = first.with_(dur=first.nodes.dur + late * np.isin(np.arange(len(first)), rows))
@@ -109,7 +106,6 @@ def test_a_network_fitted_to_a_job_is_that_of_its_recording() -> None:
 
 
 def test_a_network_fitted_to_collectives_of_nccl(tmp_path: Path) -> None:
-    """By several protocols, and 10% more or less each: nine of ten others are within what the fit says, or nearly."""
     network, random = Network(20.0, 5000.0, library="nccl"), Random(1)
 
     def measured() -> list[Sample]:

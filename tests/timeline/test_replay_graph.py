@@ -51,7 +51,6 @@ def test_edges_are_columns() -> None:
 
 @given(st.randoms(use_true_random=False), st.sampled_from([0, 1000]))
 def test_longest_paths_against_a_loop_over_all_edges(random: Random, short: int) -> None:
-    """Runs, chains of followers and joins in any order; the same runs with other lags, and without some edges."""
     points = random.randint(1, 40)
     pairs = sorted({
         (target, random.choice((target - 1, random.randrange(target))))
@@ -127,7 +126,6 @@ def test_a_replay_and_its_trace() -> None:
 
 
 def test_points_in_another_order() -> None:
-    """Row 0 has points 2 and 1, row 1 none. Edges come in order of target, then of source."""
     graph = program().graph()
     made = ReplayGraph(
         graph.traces, np.array([-1, 0, 0]), np.array([2, -1]), np.array([1, -1]), np.array([0, 9, 5]),
@@ -166,7 +164,6 @@ def of_rank(rank: int) -> Timeline:
 
 
 def test_durations_of_rows_by_hand() -> None:
-    """Row 0 has lags 3 and 1, row 1 none, row 2 two of 0; an edge of 7 belongs to none."""
     graph = program().graph()
     made = ReplayGraph(
         graph.traces, np.zeros(6, np.int64), np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros(6, np.int64),

@@ -74,7 +74,6 @@ def test_the_numbers_of_a_replay() -> None:
 
 
 def test_communication_is_exposed_where_no_other_kernel_runs() -> None:
-    """Communication 0–100, kernels 20–40 and 90–130: 70 remain; an op does not hide it."""
     start, end = np.array([0, 20, 90, 50]), np.array([100, 40, 130, 60])
     communicates, kernel = np.array([True, False, False, False]), np.array([True, True, True, False])
     assert exposed_ns(start, end, communicates, kernel) == 70
@@ -130,7 +129,6 @@ def noisy(length: float) -> Trace:
 
 @pytest.mark.parametrize(("length", "reliable"), [(1000, True), (100, False), (5, False)])
 def test_the_base_error_is_what_the_replay_lacks(length: int, reliable: bool) -> None:
-    """A third of the 100 kernels count 4.5 µs less: 33 of them, in 100 · (length + 4) + 33 · 4.5 + 3 µs or so."""
     base = BaseError.of(after(build_graph(noisy(length))))
     assert base.makespan == pytest.approx(-33 * 4.5 / (100 * (length + 4) + 33 * 4.5), rel=0.05)
     assert base.kernel_starts is not None and 0 < base.kernel_starts < abs(base.makespan)
@@ -138,7 +136,6 @@ def test_the_base_error_is_what_the_replay_lacks(length: int, reliable: bool) ->
 
 
 def test_a_what_if_on_a_wrong_base_is_refused(tmp_path: Path) -> None:
-    """One line and no output, though the first file would do; --force computes it all the same."""
     files, out = [tmp_path / "reliable.json", tmp_path / "refused.json"], tmp_path / "out.json"
     for file, length in zip(files, (1000, 5), strict=True):
         noisy(length).write(file)

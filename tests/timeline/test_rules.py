@@ -143,7 +143,6 @@ def twice(number: int, seqs: tuple[int, int], groups: tuple[str, str] = ("0", "0
 
 
 def test_collectives_in_contradicting_orders_are_refused() -> None:
-    """Of two groups; within a group the order on the device is the order."""
     documents = [twice(0, (3, 4), ("5", "6"), world=3), twice(1, (4, 3), ("6", "5"), world=3)]
     with pytest.raises(UsageError, match="conflicting orders"):
         join_ranks([build_graph(document) for document in documents])

@@ -81,7 +81,6 @@ def test_messages_one_way_follow_each_other_and_directions_do_not_meet() -> None
 @examples(60)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), min_size=1, max_size=7), st.integers(1, 3))
 def test_a_recording_of_a_shared_link_replays_as_it_was(jobs: list[tuple[int, int]], workers: int) -> None:
-    """What transfers take together, taken apart and put together again; and a link that is busy is never idle."""
     jobs.sort()
     issues, work = [1000 * issue for issue, _ in jobs], [1000 * ns for _, ns in jobs]
     first = graph(issues, work, [BOTH] * len(jobs), workers)
@@ -97,7 +96,6 @@ def test_a_recording_of_a_shared_link_replays_as_it_was(jobs: list[tuple[int, in
 
 
 def test_work_beside_a_transfer_takes_longer() -> None:
-    """10 ns of work from the start of a transfer of 8 that takes half of a processor: 4 are done when it ends."""
     of = graph([0], [8], [BOTH])
     assert of.shared is not None
     work = Edges.of(HOST, np.array([1]), np.array([3]), np.array([10]))
@@ -111,7 +109,6 @@ def test_work_beside_a_transfer_takes_longer() -> None:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_work_takes_less_without_the_transfer_that_covers_most_of_it(rank: int) -> None:
-    """10 ns of work, of which a transfer covers 8; beside transfers work takes twice as long."""
     of = graph([0], [8], [(2 * rank, 2 * rank + 1)], rank=rank)
     assert of.shared is not None
     edges = Edges.joined([of.edges, Edges.of(HOST, np.array([1]), np.array([3]), np.array([10]))])
@@ -124,13 +121,11 @@ def test_work_takes_less_without_the_transfer_that_covers_most_of_it(rank: int) 
 
 
 def test_the_slowdown_beside_transfers_is_that_of_equal_operators() -> None:
-    """Only groups that ran both ways count; nothing ran faster than alone."""
     assert time_beside([([2, 2, 9], [(3, 3), (4, 2)]), ([], [(50, 50)]), ([7], [])]) == (5, 5 - 1 - 2)
     assert time_beside([([5], [(3, 3)])]) == (3, 3) and time_beside([([1], [(9, 4)])]) == (4, 0)
 
 
 def test_evenness_is_the_spread_of_equal_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight of ten equal ones take 10: the first decile is 5, the last ends with the tens; two are too few."""
     groups = [([10, 5, *[10] * 7, 20], [(99, 9)]), ([1, 100], [])]
     monkeypatch.setattr(beside_transfers, "equal_operators", lambda _: groups)
     assert unevenness(graph([0], [8], [BOTH])) == (0.5, 1.0)

@@ -46,7 +46,6 @@ def chained(trace: Timeline) -> tuple[GraphEvents, Edges]:
 
 
 def test_chains_of_two_threads() -> None:
-    """Thread 1: a 0–100 with b 0–40, c 40–70 in it, d 100–110 at its end; thread 2 begins later. No kernel is in it."""
     trace = Timeline()
     trace.op("a", 0, 100, tid=1)
     trace.op("b", 0, 40, tid=1)
@@ -66,7 +65,6 @@ def test_chains_of_two_threads() -> None:
 
 
 def test_calls_that_overlap_end_where_their_end_takes_effect() -> None:
-    """b 50–130 was begun in a 0–100: a ends with b, at 130. On thread 2 nothing of that counts."""
     trace = Timeline()
     trace.op("a", 0, 100, tid=1)
     trace.op("b", 50, 80, tid=1)
@@ -93,7 +91,6 @@ def handed(trace: Timeline) -> tuple[Shown, Shown]:
 
 @pytest.mark.parametrize(("start", "late"), [(200, False), (200.001, True)])
 def test_a_late_beginning_follows_what_another_thread_did_last(start: float, late: bool) -> None:
-    """Over 200 µs after the window begins; what happens at the same time is not before it."""
     trace = Timeline()
     trace.op("a", 0, 100, tid=1)
     trace.op("b", 150, 100, tid=1)
@@ -257,7 +254,6 @@ def annotated(done: float) -> Timeline:
 
 @pytest.mark.parametrize(("done", "target"), [(999, "mark<"), (1000, "mark<"), (1000.001, "next<")])
 def test_of_pauses_with_annotations_between_the_longest_is_taken(done: float, target: str) -> None:
-    """Pauses of 900 until the annotation begins, and of 300 in it; an op that ends later ended only the second."""
     document = annotated(done).document()
     row = {document.name_of(k): k for k in range(len(document))}
     points, chains = host_chains(GraphEvents.of(document))

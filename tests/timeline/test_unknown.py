@@ -67,7 +67,6 @@ CASES = {
 
 @pytest.mark.parametrize("program", CASES.values(), ids=CASES)
 def test_changes_give_what_the_program_would_have_given(program: Program) -> None:
-    """Against the program itself with other kernels: what is unknown is counted and stays, everything else follows."""
     graph = program.played()[0].graph()
     scale = 2.0 if program is CASES["all"] else 0.5
     result = after(graph, f"kernel*{scale}")
@@ -92,7 +91,6 @@ def test_changes_give_what_the_program_would_have_given(program: Program) -> Non
 
 
 def test_a_removed_call_waits_for_nothing() -> None:
-    """The opening synchronization's 14 ms go with it."""
     program = Program(opening=OPENING)
     trace = program.played()[0]
     trace.op("outer", 40, OPENING + 15)
@@ -101,7 +99,6 @@ def test_a_removed_call_waits_for_nothing() -> None:
 
 
 def test_noise_does_not_count_as_unknown_waits() -> None:
-    """Latencies of 10 to 22 µs, gaps of 1 to 13, a call that finds nothing pending and takes 60."""
     rng = random.Random(5)
     trace, now, free = Timeline(), 0.0, 0.0
     for k in range(200):
@@ -136,7 +133,6 @@ def test_latencies_over_their_limit_are_not_fitted() -> None:
 
 
 def test_an_iteration_is_not_predicted_from_its_own_unknown_wait() -> None:
-    """Four steps of 1 ms, a kernel each; the stream stalls for 64 ms in the third, and a call waits for it."""
     trace, now = Timeline(), 0.0
     for step in range(4):
         stall = STALL if step == 2 else 0.0

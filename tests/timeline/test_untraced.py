@@ -70,7 +70,6 @@ def test_without_the_annotation_the_recorded_timeline_counts(trace: Trace, case:
 
 
 def test_a_changed_step_takes_as_long_as_it_did_without_a_profiler(trace: Trace) -> None:
-    """In TF32 the products took 0.1635 of their time in float32, as recorded; the step then took 1.360 ms."""
     graph = build_graph(trace)
     constants = [fit_constants(graph)]
     change = parse_what_if("kernel:name~gemm*0.1635")
@@ -86,7 +85,6 @@ def test_without_timed_steps_nothing_is_said_of_them() -> None:
 
 
 def test_costs_and_timelines_in_numbers(trace: Trace, case: Case) -> None:
-    """As they were when somebody last looked at them."""
     costs = recording_costs(trace)
     assert (costs.inside, costs.argument, costs.outside) == pytest.approx((5738.36, 2462.83, 9385.57), rel=1e-4)
     assert (costs.annotation, costs.frames, costs.runtime, costs.fitted) == (11_400, 900, 1000, True)

@@ -85,7 +85,6 @@ def test_changes_are_applied_in_order() -> None:
 
 
 def test_a_removed_op_launches_nothing_and_waits_for_nothing() -> None:
-    """Without aten::mm the rest of the host's work is the 60 µs of pause; its kernels take no time."""
     result = after(program().graph(), "remove op:aten::mm")
     assert starts(result)["aten::other"] == 60
     document = result.graph.trace
@@ -138,7 +137,6 @@ def test_which_edges_are_scaled() -> None:
 
 
 def test_which_edges_are_removed() -> None:
-    """Waits of the rows (SYNC, QUEUE, UNKNOWN) go; their work, launches and gaps take no time."""
     graph = by_hand()
 
     def left(*names: str) -> list[tuple[int, int]]:
@@ -158,7 +156,6 @@ def test_which_edges_are_removed() -> None:
 
 
 def test_latencies_and_queues_of_some_rows() -> None:
-    """The launch's lag of 40 counts at most the constant; of what was shorter the share remains."""
     graph = by_hand()
     everything = rows_of(graph, "call", "sub", "kernel", "cudaLaunchKernel")
     for cap, wanted in ((40, 8), (20, 8), (80, 4), (0, 8), (1, 8)):
@@ -175,7 +172,6 @@ def test_latencies_and_queues_of_some_rows() -> None:
 
 
 def test_rows_of_a_second_rank() -> None:
-    """Each rank's constant counts for its own rows, and gaps are those of the ranks that are meant."""
     graph = by_hand()
     rows = len(graph.start)
     points, edges = graph.row.copy(), graph.edges
@@ -234,7 +230,6 @@ def test_ranks_by_what_their_traces_say() -> None:
 
 
 def test_gaps_are_not_the_work_of_row_0() -> None:
-    """All rows renumbered so that the call is row 0: its own work is no gap, and gaps before it are some."""
     graph = by_hand()
     first = int(np.flatnonzero(rows_of(graph, "call"))[0])
 

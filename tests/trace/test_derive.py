@@ -76,7 +76,6 @@ ALIKE = {"name": "MI300X", "numSms": 304, "computeMajor": 9, "computeMinor": 4}
      ([], {}), ([3], {}), ({"id": 0}, {}), (None, {})],
 )  # fmt: skip
 def test_properties_of_devices(listed: object, found: dict[int, int]) -> None:
-    """Of device 0 and 5, which ran something: the record with which id."""
     properties = device_properties(listed, np.array([5, 0, 5]))
     assert {number: record["id"] for number, record in properties.items()} == found
 

@@ -51,7 +51,6 @@ def test_the_outermost_repetition_is_found(
 
 
 def test_a_repetition_begins_after_the_longest_pauses() -> None:
-    """The sequence goes on for two more kernels, so that steps may begin up to two later: the host pauses before C."""
     codes = np.array([*[0, 1, 2, 3] * 4, 0, 1])
     launched = np.cumsum([5 if code == 2 else 1 for code in codes.tolist()])
     found = first_kernels(codes, launched)
@@ -63,7 +62,6 @@ def test_a_repetition_begins_after_the_longest_pauses() -> None:
 
 
 def test_denoising_steps_are_inferred() -> None:
-    """A text encoder, 20 steps, a decoder; the decoder begins like a step, but the host pauses before every step."""
     encoder, decoder = ["token", "encode"] * 4, ["embed", "upsample", "image"]
     trace = pipeline(encoder, *[DENOISE] * 20, decoder, around="pipeline", pause=40)
     steps, length = trace.steps, 10 * len(DENOISE) + 40

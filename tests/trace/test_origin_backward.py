@@ -80,7 +80,6 @@ def test_backward_work_is_at_the_module_of_its_forward(name: str, with_et: bool)
 
 
 def test_a_module_has_the_kernels_of_its_backward_pass() -> None:
-    """Two modules, each with an operator that has a number, and the engine, which runs their gradients in turn."""
     made = Timeline()
     for k in range(2):
         grad = {"Sequence number": 7 + k, "Fwd thread id": 1}
@@ -100,7 +99,6 @@ def test_a_module_has_the_kernels_of_its_backward_pass() -> None:
 def test_numbered_operators_in_backward_are_recomputed_only_next_to_operators_without_a_number(
     own: list[tuple[str, dict[str, int]]], phase: str
 ) -> None:
-    """With `create_graph=True` all operators of backward have numbers; after a recomputation its own have none."""
     root = {"Sequence number": 0, "Fwd thread id": 1}
     events = [op("aten::mm", 0, 10, args={"Sequence number": 0}), op(f"{ENGINE}MmBackward0", 20, 90, args=root)]
     events += [op("MmBackward0", 21, 88, args=root), op("aten::mm", 30, 10, args={"Sequence number": 9})]

@@ -68,7 +68,6 @@ def test_plugins_are_found_by_name(registered: list[Point], caplog: pytest.LogCa
 
 
 def test_packages_are_asked_only_where_one_may_name_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In folders what their entry points say; in an archive, or where a finder of another kind is, always."""
     asked: list[str] = []
 
     def ask(group: str) -> bool:

@@ -76,7 +76,6 @@ def test_windows_of_a_small_trace(
 
 
 def test_calls_around_a_part_are_left_out_even_if_they_end_in_it() -> None:
-    """The kernel runs in the window, so its operator is in the part: within a module that has ended by then."""
     part = part_of(made_trace(), window="1450-1600ns")
     assert part.calls.ts.tolist() == [1000, 1100, 1200] and part.span == Span(1250, 1700)
     inner = without_enclosing(part)

@@ -86,7 +86,6 @@ def test_batch_sizes_in_names(name: str, size: int | None) -> None:
 def test_every_event_is_in_its_step(
     batches: list[Batch], form: str, seed: int, delay: int, threads: int, wrapped: bool
 ) -> None:
-    """Host calls by thread and time, kernels by their launches, those of a graph by its replay, late ones too."""
     made = serve(batches, form, seed, delay=delay, threads=threads, wrapped=wrapped)
     trace = trace_of(made)
     assert [step.phase for step in trace.steps] == [batch.phase for batch in batches]

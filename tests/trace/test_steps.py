@@ -47,7 +47,6 @@ CALLS = [float(at) for at in range(0, 500, 10)]
 
 
 def test_marks_around_at_the_beginning_and_at_the_end_of_iterations() -> None:
-    """The last iteration ends with the last call; what follows a mark at the end of the last one is too short."""
     found = marks([(f"train {k}", 100 * k, 80) for k in range(5)], CALLS, 490)
     assert found.encloses and found.annotation == "train #" and found.end.tolist() == [100, 200, 300, 400, 480]
     found = marks([("zero_grad", 100 * k, 5) for k in range(5)], CALLS, 495)
@@ -67,7 +66,6 @@ def test_steps_of_an_optimizer_need_not_be_even_but_the_rarest_even_mark_goes_be
 
 
 def test_what_marks_no_iteration() -> None:
-    """What recurs in a small part of the trace, or not three times; steps that take no time, unless to the next one."""
     for few in ([("set-up", 10 * k, 5) for k in range(5)], [], [("x", 0.0, 5.0), ("x", 100.0, 5.0)]):
         found = marks(few, CALLS, 500)
         assert len(found) == len(found.end) == 0 and found.annotation == "" and not found.steps and not found.encloses

@@ -219,7 +219,6 @@ def test_without_shapes_attention_is_likely_and_costs_what_softmax_and_its_like_
 
 
 def test_softmax_before_a_plain_product_is_no_attention() -> None:
-    """A router of experts: scores of tokens, softmax over experts, and products that are not batched."""
     device = MadeDevice()
     for _ in range(4):
         device.linear(4096, 64, 4096)
@@ -300,7 +299,6 @@ def test_memory_that_is_nearly_full_is_said_with_what_holds_it() -> None:
 
 
 def test_memory_that_was_taken_before_the_trace_is_no_finding_of_it() -> None:
-    """As an engine for serving does, whose steps need little more."""
     device, whole = MadeDevice(), H100["totalGlobalMem"]
     for number in range(8):
         device.memory(int(whole * 0.93) + 4096 * number, int(whole * 0.95), 4096, 4096 * (number + 1))
@@ -317,7 +315,6 @@ def test_recomputation_that_memory_needs_is_none() -> None:
 
 
 def test_on_a_cpu_views_are_no_work_and_a_product_is_one_item() -> None:
-    """Without a device the items are operators: `addmm` with the copy of its bias is one, `reshape` none."""
     device = MadeDevice()
     with device.inside("aten::linear"), device.inside("aten::addmm"):
         with device.inside("aten::copy_"):

@@ -136,7 +136,6 @@ def test_a_trace_without_times_has_a_note() -> None:
 
 
 def test_a_trace_in_which_nothing_takes_time_has_no_findings_but_a_reason(tmp_path: Path) -> None:
-    """Thresholds and shares are fractions of the makespan."""
     operators = [op("aten::add", 5, 0)] * 20
     device = [event for k in range(20) for event in (launch(k, 5, 0), kernel("k", k, 5, 0))]
     files = [tmp_path / "all.json", tmp_path / "host.json"]

@@ -105,7 +105,6 @@ def test_a_late_finish_gains_what_comes_after() -> None:
 
 
 def test_calls_that_wait_gain_the_time_in_which_the_device_then_works() -> None:
-    """After each kernel of 1 ms the device waits for 500 µs of the host; without the wait it is busy throughout."""
     trace = busy(sync=True)
     finding = one(trace, "synchronizing-calls")
     assert "aten::item" in finding.title and "30 times" in finding.title
@@ -158,7 +157,6 @@ def test_a_device_that_waits_for_launches() -> None:
 
 
 def test_gaps_count_once_where_streams_overlap() -> None:
-    """What runs on another stream is no gap of the device; brute force over all pairs."""
     rng = np.random.default_rng(3)
     trace = Timeline()
     for number in range(40):

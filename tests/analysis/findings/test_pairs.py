@@ -13,7 +13,6 @@ from findings import Score, scores, tuned, tuned_ranks
 
 @pytest.mark.parametrize("name", list(GPU_PAIRS)[::3])
 def test_a_made_step_takes_what_its_law_says(name: str) -> None:
-    """The replay of either side ends when the simulation does, and the change gains."""
     before, after = (played(GPU_PAIRS[name], after=after) for after in (False, True))
     for machine in (before, after):
         found = machine.trace().replay()
@@ -40,7 +39,6 @@ def test_each_finding_is_there_before_and_gone_after(every: list[Score]) -> None
 
 @pytest.mark.slow
 def test_gains_are_those_of_the_changes(every: list[Score]) -> None:
-    """The sign in nine of ten, the size within 30% in seven of ten; the wrong intervals are known."""
     for share, what in ((0.9, "sign"), (0.7, "size")):
         wrong = [one.name for one in every if not getattr(one, what)]
         assert len(wrong) <= round((1 - share) * len(every), 6), (what, wrong)

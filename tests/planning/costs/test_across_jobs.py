@@ -19,7 +19,6 @@ CLOSE = 0.25
 
 
 def test_ranks_of_a_job_on_gloo_are_fitted_and_predicted(tmp_path: Path) -> None:
-    """Its collectives are work of the host, with edges of their own."""
     files = [tmp_path / f"rank{number}.json" for number in range(2)]
     for number, file in enumerate(files):
         link(*shared_pair(f"parallel/block.tp2/rank{number}")).write(file)
@@ -40,7 +39,6 @@ def test_ranks_of_a_job_on_gloo_are_fitted_and_predicted(tmp_path: Path) -> None
 
 
 def test_what_is_known_too_little_is_refused_and_named(tmp_path: Path) -> None:
-    """One line and no output; --force predicts it, marked."""
     trace, model = shared_trace("gpu-kineto/torch_compile_triton.json.gz"), tmp_path / "m.json"
     assert call("predict", "fit", shared_trace("gpu-kineto/h100_bert.json.gz"), "-o", model).returncode == 0
     command = ("predict", "run", trace, "--model", model, "--json", tmp_path / "p.json")
@@ -74,7 +72,6 @@ def steps(factor: float, *, gpu: bool, pause: float = 900.0) -> Trace:
 
 @pytest.mark.parametrize("factor", [1.5, 2.5])
 def test_a_host_of_another_speed_is_refused_beyond_a_factor_of_two(factor: float) -> None:
-    """However well the traces of one host predict each other. By default nothing is transferred."""
     known = [steps(speed, gpu=True, pause=0.0) for speed in (0.99, 1.0, 1.01)]
     model, slow = fit(known), steps(factor, gpu=True, pause=0.0)
     assert predict(slow, model).reliable

@@ -68,7 +68,6 @@ def of(timeline: Timeline, wanted: str | None = None) -> tuple[ReplayGraph, Plac
 
 
 def test_places_of_a_host_are_the_pieces_of_operators() -> None:
-    """work 2–102, inner 4–54: a piece of 2 before inner, inner's 50, and 48 after it; of each of three steps alike."""
     graph, found = of(steps([100, 100, 100]))
     assert graph.edges.kind[found.edges].tolist() == [HOST] * 9
     assert (graph.edges.lag[found.edges] // 1000).tolist() == [2, 50, 48] * 3
@@ -102,7 +101,6 @@ def test_repeated_work_has_numbers_in_each_iteration() -> None:
 
 
 def test_medians_by_place_and_what_steps_take_over_their_sum() -> None:
-    """Pieces of 2, n/2 and n/2 − 2: the medians over 100, 120 and 200 are 2, 60 and 58, in all 120."""
     graph, at = of(steps([100, 120, 200]))
     found = fit_edge_latencies([edge_lags(graph, at)])
     assert sorted(found.places.values()) == [2000, 58_000, 60_000]

@@ -34,7 +34,6 @@ def test_commands(tmp_path: Path) -> None:
 
 
 def test_a_step_that_the_host_limits_says_so() -> None:
-    """Kernels of 1 µs under operators of 50 µs: their times do not reach the critical path."""
     trace = Timeline()
     for k in range(4):
         trace.op("work", 60 * k, 50)
@@ -73,7 +72,6 @@ def test_predicted_steps_are_spread_as_those_fitted_on() -> None:
 
 
 def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
-    """Of Kineto traces alone, one of whose kernels no fitted trace has."""
     files = [tmp_path / "a.json", tmp_path / "b.json"]
     made = [kernels({"known_kernel": [10, 30], "k": [7]}), kernels({"unseen": [10, 30]})]
     for trace, file in zip(made, files, strict=True):
@@ -114,7 +112,6 @@ def loading() -> Timeline:
 
 
 def test_models_are_fitted_without_iterations_that_are_unlike_the_others() -> None:
-    """As on the iterations 1 to 4 alone, calibration included; with it the mean is that of all five."""
     document = loading().document()
     every, rest = (calibrated(fit([document], iterations=of), [document], of) for of in (None, "1-4"))
     assert every.lags == rest.lags and every.cpu == rest.cpu and every.calibration == rest.calibration

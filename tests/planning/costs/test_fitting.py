@@ -28,7 +28,6 @@ from test_edge_latencies import steps
 
 
 def test_what_one_trace_contributes() -> None:
-    """Steps of 100, 102 and 98, 14 apart (4 after the last), of which each op's own time is a task."""
     part = prepare(steps([100, 102, 98]).document(), None, (), False)
     assert part.took == 1000 * (100 + 102 + 98 + 14 * 2 + 4)
     assert [task.op for task in part.cpu] == ["work", "inner"] * 3

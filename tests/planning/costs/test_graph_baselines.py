@@ -56,7 +56,6 @@ def test_orders() -> None:
 
 
 def test_what_the_fastest_of_a_few_lose() -> None:
-    """Of model a the one predicted fastest takes 20 where the best takes 10; of b it is the best; c has one variant."""
     predicted, true = np.array([1.0, 2.0, 5.0, 4.0, 9.0]), np.array([20.0, 10.0, 7.0, 5.0, 1.0])
     model = ["a", "a", "b", "b", "c"]
     assert top_slowdown(predicted, true, model, 1) == pytest.approx((1.0 + 0.0) / 2)
@@ -68,7 +67,6 @@ def test_what_the_fastest_of_a_few_lose() -> None:
 
 
 def test_the_ridge_is_a_least_squares_solution_with_a_penalty() -> None:
-    """Against `lstsq` on rows for the penalty below the standardized columns; in the same columns for new graphs."""
     train = [graph([(7.0 * 2**k, 3.0 + k**2), (5.0, 9.0)], [10 * 3**k, 11 * 2**k]) for k in range(4)]
     held = [graph([(100.0, 50.0)], [5, 6]), graph([(1.0, 1.0)] * 5, [7])]
     x, z, y = _features(train), _features(held), log_times(train)
@@ -99,7 +97,6 @@ def test_features_of_configurations_are_means_over_nodes() -> None:
 
 
 def test_a_score() -> None:
-    """Errors of 100%, 50% and none (counted as 0.1%); the fourth is not served, the fifth was not measured."""
     predicted = np.array([20.0, 5.0, 10.0, np.nan, 7.0])
     found = score(predicted, np.array([10.0, 10.0, 10.0, 10.0, 0.0]), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert (found.count, found.served) == (3, 0.6)
@@ -123,7 +120,6 @@ def graphs(split: str) -> list[GraphArrays]:
 
 
 def test_commands_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not learn works; what does says what to install."""
     monkeypatch.setitem(sys.modules, "etplus.planning.learned.training", None)
     done = call("predict", "train", SWEEP, "-o", tmp_path / "m")
     assert done.returncode == 2 and b"etplus[learn]" in done.stderr and not (tmp_path / "m").exists()
@@ -145,55 +141,3 @@ def test_training_is_repeatable(tmp_path: Path) -> None:
     assert (tmp_path / "m.safetensors").read_bytes() == (tmp_path / "n.safetensors").read_bytes()
     again = read_trained(tmp_path / "m.safetensors")
     assert predict_graphs(again, held).tolist() == predict_graphs(first, held).tolist()
-
-
-def made_graph(name: str, copies: int, seed: int) -> GraphArrays:
-    """A graph of several equal parts without edges between them, with cycles, nodes alike, and one without edges."""
-    rng = np.random.default_rng(seed)
-    count = 30
-    feat = np.zeros((count, 140), np.float32)
-    feat[:, :2] = rng.integers(0, 2, (count, 2))
-    edges = rng.integers(0, count - 1, (60, 2))
-    edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
-    return GraphArrays(
-        name, np.tile(feat, (copies, 1)), np.tile(rng.integers(0, 3, count), copies).astype(np.int32),
-        np.concatenate([edges + count * i for i in range(copies)]).astype(np.int32), np.zeros(0, np.int32),
-        np.zeros((1, 0, 18), np.float32), np.array([10_000], np.int64), np.array([[0, count * copies]], np.int32),
-        rng.integers(0, 1000, count * copies),
-    )  # fmt: skip
-
-
-@needs_torch
-def test_nodes_alike_are_computed_once_and_nothing_else_changes() -> None:
-    """Against the definition: every node by itself, its neighbors one by one."""
-    import torch
-    from etplus.planning.learned.graph_batches import joined, raw_features, single
-    from etplus.planning.learned.training import GraphNet
-
-    torch.manual_seed(0)
-    net = GraphNet(8)
-    torch.nn.init.normal_(net.pooled.weight)
-    center, scale = torch.zeros(net.encode[0].in_features - 16), torch.ones(())
-    some = [made_graph("a", 1, 0), made_graph("b", 5, 1), made_graph("c", 2, 0)]
-    parts = [single((graph, 0), center, scale) for graph in some]
-    assert parts[0].work == parts[2].work <= 30 and parts[1].work <= 30
-    with torch.no_grad():
-        node, total = net(joined(parts))
-        expected, at = [], 0
-        for graph in some:
-            codes = torch.from_numpy(graph.node_opcode).long()
-            first = net.encode(torch.cat([torch.from_numpy(raw_features(graph, 0)), net.opcode(codes)], dim=1))
-            state = first
-            for linear in net.layers:
-                near = torch.zeros(2, len(graph), 8)
-                for side, (to, of) in enumerate((graph.edge_index.T, graph.edge_index.T[::-1])):
-                    for one in range(len(graph)):
-                        if (to == one).any():
-                            near[side, one] = state[torch.from_numpy(of[to == one]).long()].mean(dim=0)
-                state = state + torch.relu(linear(torch.cat([state, *near], dim=1)))
-            log_ns = net.head(torch.cat([first, state], dim=1)).squeeze(1) + net.offset
-            found = node[at : at + len(graph)].sort().values
-            at += len(graph)
-            assert torch.allclose(found, log_ns.sort().values, atol=1e-5)
-            expected.append(torch.logsumexp(log_ns, 0) + net.pooled(state.mean(dim=0)).squeeze())
-        assert torch.allclose(total, torch.stack(expected), atol=1e-5)

@@ -42,7 +42,6 @@ def held(*ratios: float, counts: tuple[int, ...] = (), order: tuple[str, ...] = 
 
 
 def test_errors_are_the_factor_and_that_of_the_weighted_total() -> None:
-    """Twice and half: a factor of 2; 200 + 3 · 100 for 100 + 3 · 200."""
     assert errors_of(held(2.0, 0.5, counts=(1, 3)), ORDER) == (1.0, round(500 / 700 - 1, 4))
     assert errors_of(held(1.0), ORDER) == (0.0, 0.0)
     none = HeldOutEvents([moved(1, 10.0)], {ORDER: [Estimate(0.0, "x")]}, [("", "", "")])
@@ -81,7 +80,6 @@ def test_traces_are_predicted_from_the_others() -> None:
 
 
 def test_groups_are_dealt_in_turn() -> None:
-    """Seven groups: the first part has the first and the sixth, the second the second and the seventh."""
     events = [moved(100 * k, 10.0 * k) for k in range(1, 8)]
     found = by_groups(events, DEVICES)
     sizes = [[event.task.bytes // 800 for event in part.measured if event.task.bytes] for part in found]
@@ -107,7 +105,6 @@ def test_fitting_one_trace_and_several() -> None:
 
 
 def test_ranks_of_a_job_are_held_out_together() -> None:
-    """Two ranks of one job and another job: ranks measure each other's events, and no errors of the model."""
     ranks = [[moved(1000 * k, 2000.0 + 100 * k + rank) for k in range(1, 40)] for rank in range(2)]
     other = [moved(999 * k, 9000.0 + 100 * k) for k in range(1, 40)]
     traces = [*ranks, other]

@@ -38,7 +38,6 @@ def test_the_mean_of_a_kind_else_of_its_category() -> None:
 
 @pytest.mark.parametrize(("size", "expected"), [(150, 15.0), (100, 10.0), (300, 30.0), (99, None), (301, None)])
 def test_between_two_measured_sizes_times_are_interpolated(size: int, expected: float | None) -> None:
-    """100 takes 10, 300 takes 30; and a task of another kernel at 200 does not count where the task's own has two."""
     measured = [
         MeasuredTask(add(100), 10.0, 9), MeasuredTask(add(300), 30.0, 9), MeasuredTask(add(200, "odd"), 99.0, 9)
     ]  # fmt: skip
@@ -97,7 +96,6 @@ def test_rare_times_on_a_cpu_are_medians_of_nearly_equal_sizes() -> None:
 
 
 def test_beyond_the_greatest_the_part_above_the_least_grows_in_proportion() -> None:
-    """100 bytes take 5, 1000 take 14: at 2000 the 9 above the 5 are doubled."""
     measured = [MeasuredTask(add(1, moved=100), 5.0, 1), MeasuredTask(add(10, moved=1000), 14.0, 1)]
     model = Extrapolated(measured)
     assert model.predict(add(20, moved=2000)) == (5 + 9 * 2, "grown from measured")

@@ -20,13 +20,11 @@ from etplus.planning.costs.task import Task
 
 @pytest.mark.parametrize(("count", "low", "high"), [(16, 1, 16), (20, 2, 19), (25, 2, 24), (34, 3, 32), (98, 9, 90)])
 def test_ranks(count: int, low: int, high: int) -> None:
-    """Of n ratios 1, 2, …, n those of rank ⌊(n + 1)/10⌋ and ⌈9(n + 1)/10⌉."""
     found = fit_intervals([()] * count, [log(one) for one in range(count, 0, -1)])
     assert found.spreads == {"": Spread(count, low, high)}
 
 
 def test_jobs_have_the_same_weight_however_many_events_they_have() -> None:
-    """By brute force: each event of a job of n as often as all events' least common multiple over n."""
     rng = np.random.default_rng(5)
     jobs = np.repeat(np.arange(6), [1, 2, 3, 4, 6, 12]).tolist()
     ratios = rng.normal(size=len(jobs)).tolist()
@@ -76,13 +74,11 @@ def sized(kernel: str, size: int) -> Task:
     ],
 )  # fmt: skip
 def test_what_an_event_is_like(kernel: str, size: int, level: int) -> None:
-    """Measured of 1000 and 2000 bytes: what has from an eighth of the less to eight times the more is like it."""
     known = Familiarity([MeasuredTask(sized("void add<1>", of), 10.0, 1) for of in (2000, 1000)], DEVICES)
     assert known.of(sized(kernel, size)) == LEVELS[level] and known.group(sized(kernel, size))[1] == "work"
 
 
 def test_what_is_known_of_an_events_work() -> None:
-    """By its grid alone on another device; by its name alone nothing follows for other names."""
     grid = Task("op", "void add<1>", blocks=4, block_threads=32, device="e")
     known = Familiarity([MeasuredTask(grid, 10.0, 1), MeasuredTask(Task("op", "void add<1>"), 5.0, 1)], DEVICES)
     assert known.group(grid)[:2] == ("same kernel and device", "grid")

@@ -44,7 +44,6 @@ def test_equal_events_take_their_median(model: FittedModel) -> None:
 
 
 def test_the_interval_of_an_equal_event_holds_what_was_measured(model: FittedModel) -> None:
-    """Too little was held out to tell: 0.8 to 1.25 times, wider where equal events were."""
     pricing = Pricing(model, kernels({"a_kernel": [50], "b_kernel": [50]}))
     first, second = pricing.price(0), pricing.price(1)
     assert (first.ns, first.low, first.high) == (10_000, pytest.approx(8000), pytest.approx(12_500))
@@ -82,7 +81,6 @@ def test_operators_that_the_model_has_seen(model: FittedModel) -> None:
 
 
 def test_half_widths() -> None:
-    """Student's t of the ratios around 0 with a deviation of 0.2 before; without any 0.3, more with what is unknown."""
     assert half_width(None) == 0.3 and half_width(EndToEndError(), 0.5) == pytest.approx(0.3 - log(0.5))
     assert half_width(None, 1.0) == pytest.approx(0.3 - log(0.01))
     assert half_width(EndToEndError((0.3,), (0.0,))) == pytest.approx(3.078 * hypot(0.3, 0.2))
@@ -113,7 +111,6 @@ def test_rows_of_equal_events(model: FittedModel) -> None:
 
 
 def test_misses_of_a_family_go_together_and_those_of_two_do_not(model: FittedModel) -> None:
-    """Two events of a, one of b: a's misses of 2 · 2000 and b's of 4000 are drawn in to √(4000² + 4000²) of 8000."""
     trace = kernels({"a_kernel": [10, 10], "b_kernel": [20]})
     pricing = Pricing(model, trace)
     low, high = drawn_in(pricing, range(3))

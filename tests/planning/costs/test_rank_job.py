@@ -51,7 +51,6 @@ def job(trace: Trace, model: FittedModel, **more: object) -> RankJob:
 
 
 def test_a_host_of_half_the_speed() -> None:
-    """Fitted on steps of 100, predicted for a trace of 200: like calls take twice as long, so do the model's times."""
     model, trace = fit([steps([100, 100, 100])]), steps([200, 200, 200])
     slow = job(trace, model, host="model")
     assert slow.speed == (2.0, 0.0) and slow.on_host and slow.by_model
@@ -66,7 +65,6 @@ def test_a_host_of_half_the_speed() -> None:
 
 
 def test_host_times_of_the_model() -> None:
-    """Steps of 200 on the host of those of 100: the operators take 100 of them, and the pauses of 14 half, too."""
     model, trace = fit([steps([100, 100, 100])]), steps([200, 200, 200])
     slow = job(trace, model, host="model")
     assert slow.measured == 3 * 200_000 + 2 * 14_000 + 4000
@@ -148,7 +146,6 @@ def test_what_is_known_too_little_is_refused() -> None:
 
 
 def test_calibration_and_how_held_out_traces_were_missed() -> None:
-    """Of one trace the spread of its steps; of two each is predicted from the other one, at the speed of its host."""
     first, second = steps([100, 102, 98]), steps([100, 102, 104])
     alone = calibrated(fit([first]), [first])
     ratios = tuple(round(float(np.log(ratio)), 4) for ratio in (114 / 110.6667, 116 / 110.6667, 102 / 110.6667))
@@ -163,7 +160,6 @@ def test_calibration_and_how_held_out_traces_were_missed() -> None:
 
 
 def test_ranks_are_predicted_together() -> None:
-    """The transfer takes the least that was measured, 40, from when the later rank is ready, at 60."""
     traces = [rank(0, 0, 10, 90).document(), rank(1, 50, 60, 40).document()]
     assert [(task.collective, task.bytes, task.group_size) for task in gpu_tasks(traces[0])] == [("allreduce", 16, 2)]
     model = fit(traces)
@@ -220,7 +216,6 @@ def test_kernels_that_no_operator_launched_are_priced_unless_iterations_are_chos
 
 
 def test_lags_with_other_kernel_times() -> None:
-    """The first row's event, too: of each the lag in proportion to its price; host work stays."""
     trace = steps([100] * 3, [30, 40, 50])
     one = job(trace, fit([trace]))
     usual = np.array(one.pricing.times)

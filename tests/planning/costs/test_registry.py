@@ -73,7 +73,6 @@ def test_a_host_operator_is_priced_by_other_models_in_turn() -> None:
 
 
 def test_beyond_what_was_measured() -> None:
-    """Between two sizes the time is between theirs; larger work is "grown" only where the law is not in the order."""
     measured = [MeasuredTask(add(10**6), 20e3, 9), MeasuredTask(add(3 * 10**6), 60e3, 9)]
     for order, between, larger in (
         (ORDER, "between measured", "utilization"),
@@ -98,7 +97,6 @@ def test_models_by_name() -> None:
 
 
 def test_an_event_explained() -> None:
-    """The three longest, each with its terms, and its greatest weights."""
     law = fit_utilization(EVENTS, DEVICES)
     lines = explain("ADD", law, EVENTS, DEVICES)
     heads = [at for at, line in enumerate(lines) if line.startswith("void")]

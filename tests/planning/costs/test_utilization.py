@@ -75,7 +75,6 @@ def priced(task: Task) -> float:
 
 @pytest.mark.parametrize("task", [moved("add", 10**9), moved("softmax", 10**9), product(20_000)])
 def test_a_law_carries_over_to_a_thousand_times_the_size(task: Task) -> None:
-    """Regressions of the time itself are drawn to the mean: they are off by factors."""
     assert priced(task) == pytest.approx(true_ns(task), rel=0.15)
     mean = model_class("mean").fit(made(), DEVICES).predict(task)
     assert mean is not None and mean.ns < 0.5 * true_ns(task)
@@ -115,7 +114,6 @@ def test_no_time_is_below_its_bound_or_falls_with_size(task: Task, more_flops: i
 
 
 def test_work_that_is_not_known_goes_by_its_grid_and_name() -> None:
-    """Threads count; without a grid only what kernels of that name take."""
     tasks = [Task("", "mystery", main=False, blocks=2**k, block_threads=256, device="small") for k in range(4, 14)]
     tasks += [Task("", "other", main=False, device="small")] * 3
     measured = [MeasuredTask(task, 2000 + 3.0 * task.blocks or 2000, 1) for task in tasks[:-3]]
@@ -127,7 +125,6 @@ def test_work_that_is_not_known_goes_by_its_grid_and_name() -> None:
 
 
 def test_before_anything_is_learned() -> None:
-    """Products reach more of the peak without tensor cores; ranks of a collective must meet."""
     prior = fit_utilization([], DEVICES)
     for dtype, efficiency in (("float32", 0.75), ("float16", 0.55)):
         task = product(20_000, dtype)
@@ -175,7 +172,6 @@ def test_kinds_of_events() -> None:
 
 
 def test_work_as_the_law_sees_it() -> None:
-    """On 50 multiprocessors and 500 GB/s: 1 MB takes 2 µs, 20 MFLOP of 10 TFLOP/s the same."""
     tensor = (Tensor((8,), "float32"),)
     task = Task(
         "aten::add_", "void at::add<4>()", inputs=tensor, bytes=10**6, flops=2 * 10**7, device="small", blocks=25,
@@ -214,7 +210,6 @@ def test_what_passes_a_link_takes_the_links_time() -> None:
 
 
 def test_a_law_by_hand() -> None:
-    """exp(log 2000 + 0.5) to start, and the memory's 2 µs over its efficiency; times name and smearing."""
     work = EventWork(
         True, 2000.0, {"start": log(2000), "compute": -1.0, "memory": -0.6}, {"compute": 100.0, "memory": 2000.0},
         {"a": 1.0, "b": 2.0}, "k",
@@ -262,7 +257,6 @@ def objective(law: Law, works: list[EventWork], log_ns: list[float], known: bool
 
 @pytest.mark.parametrize("known", [True, False])
 def test_no_weight_of_a_fitted_law_could_be_better(known: bool) -> None:
-    """On the made work, some of it off by up to a factor of three: moving any weight by a twentieth raises the sum."""
     rng = np.random.default_rng(3)
     tasks = [replace(event.task, blocks=1 + k % 7 * 30, block_threads=128) for k, event in enumerate(made())]
     works = [work_of(task if known else replace(task, main=False), DEVICES) for task in tasks]

@@ -64,7 +64,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_torch_refuses_is_a_reason(name: str, process: WorkerProcess) -> None:
-    """Unbounded requests included, which the worker's limit of memory ends."""
     node, why = REFUSED[name]
     (one,) = calls_of(trace_of(node))
     with pytest.raises(ExecutionError, match=why):

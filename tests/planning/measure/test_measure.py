@@ -73,7 +73,6 @@ def test_equal_calls_have_equal_keys() -> None:
 
 
 def test_calls_at_another_batch_size_are_those_recorded_there() -> None:
-    """Arguments, strides and offsets included; what differs are divisors, and positions of last elements."""
     traces = [etplus.load(FIXTURES / "batches" / f"transformer_w32_d1__b{size}_t1.json.gz") for size in (4, 16)]
     made, real = distinct(reshaped(traces[0], batch_change(16)).trace), distinct(traces[1])
     plain = {"aten::div", "aten::div_", "aten::fill_", "aten::select"}
@@ -82,7 +81,6 @@ def test_calls_at_another_batch_size_are_those_recorded_there() -> None:
 
 
 def test_names_are_data_in_scripts() -> None:
-    """Whatever a trace names things, the program of a script differs in constants alone."""
     hostile = '"""\nimport os; os.abort()\n"""\\'
     schema = "aten::gelu(Tensor self, *, str approximate) -> Tensor"
     texts = []
@@ -98,7 +96,6 @@ def test_names_are_data_in_scripts() -> None:
 
 
 def test_commands_without_torch(tmp_path: Path) -> None:
-    """One clear line where torch is missing; scripts are written without it."""
     trace_of(mm()).save(tmp_path / "x.json")
     (tmp_path / "without").mkdir()  # nothing is imported from the current folder
     (tmp_path / "without" / "torch.py").write_text("raise ImportError('no torch here')\n")
@@ -135,7 +132,6 @@ def test_wrong_usage_is_one_line(words: str, says: bytes, tmp_path: Path) -> Non
 
 
 def test_a_prediction_says_where_its_times_are_from(tmp_path: Path) -> None:
-    """Twice the time here is twice the time of the operator, and the share that was measured here is printed."""
     trace = trace_of(mm(), mm(16), op("aten::other", ""))
     trace.save(tmp_path / "x.json")
     assert call("predict", "fit", "x.json", "-o", "m.json", cwd=tmp_path).returncode == 0
@@ -177,7 +173,6 @@ def test_shares() -> None:
 
 
 def test_times_of_a_trace() -> None:
-    """By row: of what was executed and has a time of its own."""
     trace = trace_of(mm(), mm(16), mm(), op("aten::mm", "", tensor(1, 4)), mm(32))
     keys = [one.key for _, one in recorded_calls(trace) if isinstance(one, RecordedCall)]
     timings = [

@@ -60,7 +60,6 @@ def test_too_few_calls_say_nothing() -> None:
 
 
 def test_ratios_of_long_calls() -> None:
-    """Executed over recorded less what recording adds; not where that is over half of it."""
     some = fitted(slowdown=1.0, call=30_000.0, callee=0.0, tensor=0.0)
     found = measured(*some, timing("a", 50_000.0, 130_000.0), timing("b", 49_999.0, 130_000.0), timing("c", 60_000.0))
     assert np.allclose(found.ratios(), [0.5], rtol=1e-2)
@@ -100,7 +99,6 @@ def recorded_with(recorder: Recorder, *timings: Timing) -> Measured:
 
 
 def test_how_near_calls_are() -> None:
-    """Within a quarter of the nearest, in logarithms of time (with 1 µs more) and of tensors (with one more)."""
     nothing = Recorder(1.0, 0.0, 0.0, 0.0)
 
     def added(*known: tuple[float, int, float], own: float = 1000.0, tensors: int = 1) -> float | None:
@@ -119,7 +117,6 @@ def test_how_near_calls_are() -> None:
 
 
 def test_what_is_added_grows_with_what_recording_says() -> None:
-    """By the square root of their ratio, at least 1 ns below; as it is where nothing was said."""
 
     def added(recorder: Recorder, known: int, asked: int) -> float:
         some = timing("a", 1000.0, 1008.0, callees=known)

@@ -87,7 +87,6 @@ def test_a_worker_that_does_not_start(
 
 
 def test_the_command_imports_nothing_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither from the current folder nor from what is relative to it; bytes are written as in this process."""
     other = tmp_path / "other"
     other.mkdir()
     monkeypatch.chdir(tmp_path)

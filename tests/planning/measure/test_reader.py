@@ -64,7 +64,6 @@ def test_calls_that_cannot_be_made() -> None:
 
 
 def test_tensors() -> None:
-    """Numbers of the object and its memory, strides (dense where none are recorded), type and results."""
     given = tensor(3, 4, 8, dtype="c10::BFloat16", storage=9, offset=5, strides=[1, 4])
     call = found(given, (*X[:3], None), outputs=(tensor(7, 2),))
     first, second = call.tensors
@@ -75,7 +74,6 @@ def test_tensors() -> None:
 
 
 def test_what_is_not_as_long_as_its_list() -> None:
-    """Strides of another number of dimensions, and shapes or strides of another number of elements, are as none."""
     for strides in ([1, 4, 7], [1], 3, "12"):
         assert found((*X[:3], strides)).tensors[0].strides == (8, 1)
     kind = "GenericList[Tensor(float),Tensor(float)]"

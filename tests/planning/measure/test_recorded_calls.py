@@ -31,7 +31,6 @@ SHAPES = [
 
 @pytest.mark.parametrize(("old", "shape", "strides", "offset"), SHAPES)
 def test_tensors_of_another_shape(old: TensorArg, shape: tuple[int, ...], strides: Any, offset: int) -> None:
-    """Dimensions follow each other in memory as before; parts of larger tensors begin at multiples of their size."""
     found = _with_shape(old, shape)
     assert (found.shape, found.strides, found.offset) == (shape, strides, offset)
 
@@ -94,7 +93,6 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("schema", "given", "shape", "expected"), NUMBERS)
 def test_numbers_that_say_a_size(schema: str, given: list[Any], shape: tuple[int, ...], expected: Any) -> None:
-    """The last argument, where tensors of 4 rows get 6."""
     name = f"aten::{schema.partition('(')[0]}"
     call = only(op(name, f"aten::{schema} -> Tensor", *given, outputs=(tensor(9, *shape),)))
     found = resized(call, [(6, 8)] * len(call.tensors), [(6, *shape[1:])])
@@ -129,7 +127,6 @@ def test_numbers_that_do_not_ask_for_memory() -> None:
 
 
 def test_a_call_as_it_is_made_again() -> None:
-    """Storages by their first use, offsets from the first tensor in each; indices below what the numbers say."""
     given = [tensor(1, 4, dtype="long int", storage=7, offset=100), tensor(2, 3, storage=8, offset=5),
              tensor(3, 2, storage=7, offset=110)]  # fmt: skip
     schema = "aten::embedding_dense_backward(Tensor indices, Tensor g, Tensor h, int num_weights) -> Tensor"
@@ -161,7 +158,6 @@ def listed(*shapes: tuple[int, ...], more: tuple[Any, ...] = ()) -> RecordedCall
 
 
 def test_lists_of_more_or_fewer_tensors() -> None:
-    """The last one again, in memory of its own; only where the call takes one list of tensors and no other."""
     call = listed((4,), (2,))
     more = resized(call, [(4,), (2,), (3,), (5,)], [(14,)])
     assert more.args == ([{"tensor": at} for at in range(4)],) and [one.shape for one in more.tensors] == [

@@ -182,7 +182,6 @@ def spec(shape: list[int], strides: list[int], *, offset: int = 0, storage: int 
 
 
 def test_tensors_of_one_storage_share_memory(standalone: Any) -> None:
-    """The content is that of the one whose values matter, the size that of the one that reaches furthest."""
     index = spec([4], [1], offset=2, dtype="int64", kind="value", value=7)
     first, second, other = standalone.make_tensors(
         [spec([2, 3], [3, 1]), index, spec([2], [1], storage=1, cpu=True)], "cuda:0"
@@ -290,14 +289,12 @@ class Clock:
 
 
 def test_clocks(standalone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU time of this thread only where all runs on it."""
     monkeypatch.setattr(standalone, "time", SimpleNamespace(thread_time="thread", perf_counter="wall"))
     found = [standalone.clock_of(*one) for one in (("cpu", 1), ("cpu", 2), ("cuda:0", 1))]
     assert found == ["thread", "wall", "wall"]
 
 
 def test_a_call_is_timed_in_blocks(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 100 µs: 10 calls of 10 µs, until they took 4 ms together; each with other tensors than the one before."""
     clock, seen = Clock(10e-6), []
     monkeypatch.setattr(standalone, "time", clock)
 
@@ -344,7 +341,6 @@ def test_what_changes_a_tensor_gets_new_ones(standalone: Any, torch: Any, monkey
 
 
 def test_times_on_a_device(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls are queued, twice as many each time until they take a millisecond together or 256 wait."""
     counts, clock = [0], Clock(0.0)
     monkeypatch.setattr(standalone, "time", clock)
 
@@ -383,7 +379,6 @@ def test_the_middle_and_the_quarters(standalone: Any) -> None:
 
 
 def test_an_empty_call(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shortest of its blocks of a hundred."""
     clock = Clock(*[3e-6] * 150, *[1e-6] * 100, *[2e-6] * 9)
     monkeypatch.setattr(standalone, "time", clock)
     operator(torch, lambda given: clock.work(), name="aten::is_complex")

@@ -78,7 +78,6 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> FakeWorker:
 
 
 def test_a_call_is_timed_in_rounds(worker: FakeWorker) -> None:
-    """The median of three rounds less the empty call; distinct calls alternate, the longest in the trace first."""
     trace = trace_of(mm(), mm(), mm(16))
     found = measure(trace, options=Options(rounds=3, threads=2, max_bytes=10**6, timeout_s=9))
     assert worker.options == {"device": "cpu", "threads": 2, "max_bytes": 10**6, "timeout_s": 9}
@@ -94,7 +93,6 @@ def test_a_call_is_timed_in_rounds(worker: FakeWorker) -> None:
 
 
 def test_on_a_gpu_recorded_times_are_those_of_its_events(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With callees and without; a trace without GPU events has none."""
     monkeypatch.setitem(TIMES, "aten::linear", 1600.0)
     trace = trace_of(LINEAR, mm(parent=1))
     assert [one.recorded_ns for one in measure(trace, "cuda:0", options=Options(rounds=1)).timings] == [None, None]
@@ -133,7 +131,6 @@ def test_stack_has_a_callee_for_each_tensor(worker: FakeWorker) -> None:
 
 
 def test_what_is_left_out(worker: FakeWorker) -> None:
-    """By name, by share and by size, with the reason; shares are of the operators' self time."""
     trace = trace_of(mm(), LINEAR, mm(1 << 12, 1 << 12, 8), op("aten::mm", "", tensor(1, 4)))
     found = measure(trace, options=Options(rounds=1, ops=re.compile("mm"), max_bytes=1 << 20))
     assert [one.op for one in found.timings] == ["aten::mm"] and found.executed == 0.25
@@ -145,7 +142,6 @@ def test_what_is_left_out(worker: FakeWorker) -> None:
 
 
 def test_what_torch_refuses(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for once only, and its reason is in the file."""
     monkeypatch.setattr(worker, "_answer", lambda request: "no such thing")
     found = measure(trace_of(mm()), options=Options(rounds=4))
     assert len(worker.asked) == 1 and found.not_executed == (NotExecuted("aten::mm", "no such thing", 1, 1.0),)
@@ -157,7 +153,6 @@ def test_a_time_below_that_of_an_empty_call_is_none(worker: FakeWorker, monkeypa
 
 
 def test_shapes_that_were_not_recorded(worker: FakeWorker) -> None:
-    """Their own times do not count, but that they are called does."""
     found: Measured = measure(trace_of(mm()), reshaped=[trace_of(mm(16))], options=Options(rounds=1))
     assert [(one.recorded_ns, one.count) for one in found.timings] == [(100_000.0, 1), (None, 1)]
     only = measure([], reshaped=[trace_of(mm())], options=Options(rounds=1))
@@ -188,7 +183,6 @@ def test_shares() -> None:
     ],
 )  # fmt: skip
 def test_limits_of_times_of_their_own(ns: float, callees: list[float | None], own: float | None) -> None:
-    """A callee with over half of it, and a rest over a fifth of it and over 5 µs: it called others here."""
     ((_, called),) = recorded_calls(trace_of(mm()))
     assert not isinstance(called, str)
     done = {str(at): (took, 0.0, 1) for at, took in enumerate(callees) if took is not None} | {"x": (ns, 4.0, 9)}
@@ -199,7 +193,6 @@ def test_limits_of_times_of_their_own(ns: float, callees: list[float | None], ow
 
 
 def test_the_operators_directly_below() -> None:
-    """Calls between that are none are passed over; the first call of a trace has callees, too."""
     parents = np.array([-1, 0, 1, 2, 0, -1, 5])
     trace: Any = SimpleNamespace(calls=SimpleNamespace(parent=parents, kind=np.array([OP, OP, OP, OP, OP + 1, OP, OP])))
     assert _callees(trace, {CallIndex(at) for at in (0, 2, 3, 4, 6)}) == {0: [2], 2: [3]}
@@ -211,7 +204,6 @@ def test_rounds_are_put_together() -> None:
 
 
 def test_exactly_at_the_limits_of_time(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that each look takes on by a quarter of a second: a budget that is used up, a call of the most time."""
 
     def runs(long_s: float, budget_s: float | None) -> int:
         clock = iter(np.arange(0, 100, 0.25).tolist())

@@ -111,7 +111,6 @@ def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     ("cpu", 0, [0x40000000]), ("cpu", 1, [0x40000000, 0x50000000]), ("cuda:0", 1, [0x40000000]),
 ])  # fmt: skip
 def test_it_leaves_the_network(monkeypatch: pytest.MonkeyPatch, device: str, refused: int, calls: list[int]) -> None:
-    """Root may by itself; others as a user of their own kind, whom a GPU's driver may not know."""
     made, hooks = list[int](), list[Any]()
     libc = SimpleNamespace(unshare=lambda flags: made.append(flags) or refused)
     monkeypatch.setattr(worker.ctypes, "CDLL", lambda name: libc)

@@ -43,7 +43,6 @@ def test_views_with_ones_and_other_sizes() -> None:
 
 
 def test_rows_that_straddle_are_cut() -> None:
-    """(6, 4) as (3, 8): 6 is 3 × 2, and 8 is 2 × 4."""
     extents, (a, b, c, d) = made(6, 4, 3, 8)
     extents.view([a, b], [c, d])
     leaves = extents.leaves([a, b])
@@ -93,7 +92,6 @@ def test_multiples_of_what_changes_are_unknown() -> None:
 
 
 def test_products_of_the_same_factors_share_a_sum() -> None:
-    """Sines and cosines of each coordinate beside the coordinates, of a size that does not change."""
     extents, (n, point, waves, sines, cosines, whole) = made(4, 3, 4, 12, 12, 27)
     extents.view([point, waves], [sines])
     extents.view([point, waves], [cosines])
@@ -103,7 +101,6 @@ def test_products_of_the_same_factors_share_a_sum() -> None:
 
 
 def test_parts_of_a_sum_that_stays_stay() -> None:
-    """All that changes grows, or all shrinks; where one grows and another shrinks the parts are open."""
     extents, (n, m, query, key, value, all_) = made(4, 8, 16, 16, 16, 48)
     extents.sum_of(all_, [query, key, value])
     extents.fix([all_])

@@ -30,7 +30,6 @@ def made(*calls: tuple[str, int], kinds: Any = None) -> Any:
 
 
 def test_how_often_calls_are_made() -> None:
-    """Within a data loader for each sample; what puts samples together once, but each `unsqueeze` that it calls."""
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     trace = made(
         (loader, -1), ("aten::item", 0), ("aten::stack", 0), ("aten::unsqueeze", 2), ("aten::copy_", 2),
@@ -44,7 +43,6 @@ def test_how_often_calls_are_made() -> None:
 
 
 def test_sizesin_proportion() -> None:
-    """To the one that changes most, up or down; at least 1; what is known stays, and what follows may be followed."""
     extents = Extents()
     a, b, c, d, e, f, g = (extents.new(size) for size in (4, 6, 10, 3, 7, 5, 2))
     extents.follow([c], [a, b])
@@ -77,7 +75,6 @@ def test_the_innermost_call_with_tensors() -> None:
 
 
 def test_what_is_left_as_recorded() -> None:
-    """By operator with the share of its own times, or of those of its events; where it begins comes first."""
     trace = made(("a", -1), ("b", 0), ("a", -1), ("c", -1), ("d", -1), kinds=[OP, OP, OP, OP, ANNOTATION])
     trace.nodes, trace.gpu = SimpleNamespace(exclusive=np.array([10, 20, 30, 40, 900])), Table(call=np.zeros(0, int))
     unknown, first = np.array([1, 1, 1, 1, 0], bool), np.array([1, 0, 0, 0, 0], bool)

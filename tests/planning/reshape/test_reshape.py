@@ -152,7 +152,6 @@ def test_copies_on_a_gpu_grow_with_what_is_copied() -> None:
 @examples(60)
 @given(st.data())
 def test_reshapes_are_right_or_unknown(data: st.DataObject) -> None:
-    """Programs of permutations, joins and splits, written for any batch and recorded at 4, are solved for 12."""
     extents = Extents()
     batch = extents.new(4)
     sizes = data.draw(st.lists(st.sampled_from([2, 3, 4, 6, 8]), min_size=1, max_size=3))
@@ -184,7 +183,6 @@ def test_reshapes_are_right_or_unknown(data: st.DataObject) -> None:
 
 
 def test_times_follow_the_shapes() -> None:
-    """Fitted on both sizes, the one recording predicts the other's time as well as that one itself."""
     small, large = recorded(MLP, 8), recorded(MLP, 128)
     own, other = predict(large, model_of_both()), predict(small, model_of_both(), shape=batch_change(128))
     assert other.predicted_ns == pytest.approx(own.predicted_ns, rel=0.1)

@@ -27,7 +27,6 @@ def evidence(
 
 
 def test_claims() -> None:
-    """The most voted for first, then by place; none for ones, parameters and what only the backward takes."""
     made, shapes = evidence(
         [(4, 1, 7), (5, 6), (9,)], {(0, 2): 2, (1, 0): 2, (0, 0): 1, (2, 0): 5}, mixed=[(0, 2)], fixed=[(1, 1)],
         backward=(2,),
@@ -50,7 +49,6 @@ def test_claims() -> None:
 def test_the_batch_is_what_has_half_of_the_most_votes(
     votes: dict[tuple[int, int], int], mixed: list[tuple[int, int]], size: int | None
 ) -> None:
-    """Inputs of (4, 7) and (5,): an extent along which elements meet is the batch only where no other has votes."""
     made, shapes = evidence([(4, 7), (5,)], votes, mixed=mixed)
     if size is None:
         with pytest.raises(UsageError, match="cannot determine the recorded batch size"):

@@ -28,7 +28,6 @@ def weights_of(made: Made, part: Shard | None = None) -> Weights:
 
 
 def test_norms_sums_and_copies_of_gradients_are_told_apart(made: Made) -> None:
-    """A norm of as many numbers as there are parameters is the total one only behind norms of gradients."""
     early = made.call("aten::linalg_vector_norm", [(60, "t")], [(61, "")])
     norms = [
         made.call("aten::linalg_vector_norm", [(51 + k, side)], [(62 + k, "")]) for k, side in enumerate(("ba", "b"))
@@ -68,7 +67,6 @@ def test_gradients_of_shards_become_whole_and_the_powers_of_a_recorded_sum_go(ma
 @pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize("sizes", [(7, 3), (4, 3), (2, 5), (1,), (10,)])
 def test_parts_add_up_to_the_whole(sizes: tuple[int, ...], flat: bool) -> None:
-    """As `torch.chunk` divides: rows, or all elements, in equal parts but for the last ones."""
     rows = sizes[0] if not flat else sizes[0] * (sizes[1] if len(sizes) > 1 else 1)
     parts = [Shard(3, index, flat).of(sizes) for index in range(3)]
     most = (rows + 2) // 3

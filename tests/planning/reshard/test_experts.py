@@ -61,7 +61,6 @@ def test_divided_experts_are_as_recorded(style: str) -> None:
 
 
 def test_a_rank_has_its_experts_alone() -> None:
-    """The others are in no call, no gradient bucket, and not in the optimizer."""
     job = _divided("loop")
     derivation = job.derivation
     experts = [one.number for one in derivation.model.parameters if one in derivation.experts.parameters]
@@ -88,7 +87,6 @@ def test_ranks_with_the_same_experts_sum_their_gradients() -> None:
 
 
 def test_tokens_are_sent_to_the_ranks_with_their_experts() -> None:
-    """By hand from the recorded counts: 48, 60, 44 and 40 tokens, a half of them on each rank."""
     programs = [
         [item for item in program(_divided("loop").derivation, rank) if isinstance(item, CommOp)] for rank in (0, 1)
     ]
@@ -108,7 +106,6 @@ def test_as_many_tokens_for_each_expert() -> None:
 
 
 def test_routing_that_is_not_stated_is_a_doubt() -> None:
-    """Of divided experts, and where ranks have other samples; not where each rank keeps the recorded ones."""
     assert any("expert routing" in doubt for doubt in _derive("grouped", Layout(dp=2, ep=2)).doubts)
     assert any("without derived shapes" in doubt for doubt in _derive("capacity", Layout(dp=2, batch=8)).doubts)
     assert not _derive("grouped", Layout(dp=2)).doubts
@@ -124,7 +121,6 @@ def test_what_was_not_compared_is_a_doubt() -> None:
 
 
 def test_counts_that_no_call_shows_are_not_taken_as_recorded() -> None:
-    """On a GPU one kernel computes all experts, and nothing says how many tokens each is given."""
     model = _divided("grouped").derivation.model
     products = [inner for inner in model.calls() if GROUPED in inner.name]
     children = [product.children for product in products]

@@ -55,7 +55,6 @@ def test_recurrent_layers_have_parameters_and_a_reserve_that_is_not_derived() ->
 
 
 def test_microbatches_are_passes_of_the_step() -> None:
-    """Each has its part of the batch; gradients are reduced after each, or after the last."""
     recorded = _derived("accum", Layout())
     assert [recorded.derivation.model.extents.value[k] for k in recorded.derivation.model.batches] == [4, 4]
     assert recorded.proof.equal and recorded.scaling.startswith("the recorded batch: 8 samples per rank in 2")
@@ -71,7 +70,6 @@ def test_microbatches_are_passes_of_the_step() -> None:
 
 
 def test_every_recorded_pass_reduces_over_tensor_parallel_ranks() -> None:
-    """As often in both of the recorded passes: twice what the first one alone does in a step of one microbatch."""
     layout = Layout(tp=2, dp=2, zero=3)
     twice, once = (
         [(kind, size) for kind, size, dimension in _comms(_derived("accum", one)) if dimension == "tp"]
@@ -90,7 +88,6 @@ def _comms(job: Resharded) -> list[tuple[str, int, str]]:
 
 
 def test_ddp_broadcasts_buffers_before_each_forward_that_follows_a_reduction() -> None:
-    """Two dtypes: floats of batch norms and their counters."""
     twice = replace(_DDP, microbatches=2)
     layouts = _DDP, twice, replace(twice, no_sync=True), _FSDP, Layout()
     counts = [sum(kind == "broadcast" for kind, _, _ in _comms(_derived("cnn", layout))) for layout in layouts]
@@ -108,7 +105,6 @@ def test_memory_of_units_that_are_gathered() -> None:
 
 
 def test_weights_that_do_not_reach_the_loss_are_doubted() -> None:
-    """DDP reduces those of the second output layer, too, and a map of those in use; one rank does not show it."""
     recorded = whole_run(recording("twohead.ddp2"))
     assert recorded.comms == [("allreduce_", (218_400,), (0, 1)), ("allreduce_", (16,), (0, 1))]
     doubts = _derived("twohead", _DDP).doubts
@@ -129,7 +125,6 @@ def test_blocks_are_gathered_and_the_rest_in_the_root() -> None:
 
 
 def test_a_wrong_reading_is_not_silent() -> None:
-    """Calls that are lost, gradients of no known parameter, recorded communication that is not derived."""
     job = reshard(recording("cnn.single1"), _DDP)
     model = job.derivation.model
     convolution = next(call for call in model.units[0].forward if call.name == "aten::conv2d")
@@ -189,7 +184,6 @@ def test_a_layout_is_as_recorded(model: str, name: str, layout: Layout) -> None:
 
 
 def test_units_hold_what_lies_between_their_parameters() -> None:
-    """The table of positions is the first block's; the queries, which enter that as activations, are the root's."""
     wraps = {wrap.label: wrap.parameters for wrap in _option("decoder", _FSDP).derivation.wraps}
     assert wraps[""][0] == 0 and [len(wraps[f"block {k}"]) for k in range(3)] == [11, 10, 10]
 
@@ -221,7 +215,6 @@ def test_options_of_the_command(tmp_path: Path) -> None:
 
 
 def test_buckets_of_which_all_parameters_are_looked_for() -> None:
-    """In the order of the parameters, each reduced when it is full and those before it are; the map behind the last."""
     job = _option("decoder", Layout(dp=2, batch=8, find_unused_parameters=True, bucket_mib=1))
     reduced = [one.elements for one in _issued(job) if one.kind == "all_reduce"]
     assert len(reduced) == 2 and reduced[-1] == len(job.derivation.model.parameters)

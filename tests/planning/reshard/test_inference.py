@@ -33,7 +33,6 @@ def derived(tp: int) -> Resharded:
 
 
 def test_two_ranks_run_what_two_ranks_ran() -> None:
-    """Heads of attention, those of keys with them, and the gated MLP are divided; an all-reduce follows each."""
     trace = derived(2).trace(1)
     assert ran(trace) == ran(part_of(recorded("tp2"), steps="1"))
     assert len(ran(trace).comms) == 4

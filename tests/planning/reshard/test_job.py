@@ -29,14 +29,12 @@ def made() -> Made:
      (["SGD", "momentum"], 1)],
 )  # fmt: skip
 def test_state_of_optimizers(made: Made, names: list[str], count: int) -> None:
-    """Momentum is seen in the calls of the optimizer."""
     calls = made.call("aten::add_"), *[made.call("aten::_foreach_mul_")] * ("momentum" in names)
     steps = [(made.call(f"Optimizer.step#{name}.step", [], [], *calls), []) for name in names if name != "momentum"]
     assert _states(derive(made_model(made, [Unit(0, [])], optimizer=steps), Plan((), ()), Layout(), Layout())) == count
 
 
 def test_what_could_not_be_derived(made: Made) -> None:
-    """Extents that follow ones that change, and may be multiples of them; parameters that stay whole."""
     extents = made.extents
     extents.follow([made.of["m"], made.of["u"], made.of["o"], made.of["i"]], [made.of["h"]])
     extents.value[made.of["h"]] = 2
@@ -64,7 +62,6 @@ def test_what_could_not_be_derived(made: Made) -> None:
 
 
 def test_communication_that_is_not_known(made: Made) -> None:
-    """Units of FSDP that run twice, gradients that are not seen, constants beside frozen weights."""
     numbers = {70: parameter(made, 0, "h"), 71: parameter(made, 1, "h")}
     calls = [made.call("aten::mul", [(number, "h")]) for number in (70, 71, 70, 70)]
     units = [Unit(0, calls, [made.call("aten::add")], list(numbers.values()))]
@@ -94,7 +91,6 @@ def test_communication_that_is_not_known(made: Made) -> None:
 
 
 def test_what_stages_share_is_not_derived(made: Made) -> None:
-    """A parameter that both stages use; a cut where more than one activation is alive."""
     tied, own = parameter(made, 0, "h"), parameter(made, 1, "h")
     units = [
         Unit(k, [made.call("aten::mul", [(number, "h")]) for number in numbers], parameters=[tied] if k == 0 else [own])
@@ -119,7 +115,6 @@ def comm(kind: Any, dimension: str, shape: tuple[int, ...], peer: int = -1) -> C
 
 
 def test_communications_have_partners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted: collectives of each rank by dimension, messages of both sides."""
     sent, got = comm("send", "pp", (5,), 4), comm("recv", "pp", (5,), 0)
     back = comm("send", "pp", (5,), 0)
     reduced, summed = comm("all_reduce", "tp", (3,)), comm("all_reduce", "dp", (2,))

@@ -70,7 +70,6 @@ def test_every_microbatch_is_divided_by_its_sequence() -> None:
 
 
 def test_the_joined_program_follows_tensors_from_stage_to_stage() -> None:
-    """Nothing between parameters and data comes from outside, and ids are used once."""
     joined = join_stages(_ranks("gpt.pp3"), Layout(pp=3))
     assert_valid(joined.trace.to_dict())
     step = split_step(read_step(joined.trace, shapes_of(joined.trace)))
@@ -118,7 +117,6 @@ def test_the_command_takes_the_ranks_of_a_pipeline(tmp_path: Path) -> None:
 
 
 def test_device_events_come_along() -> None:
-    """Each stage's, launched by the same calls, as long as recorded, one after the other on a stream."""
     source = etplus.link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
     top = [call for call in read_step(source, Shapes()) if call.operator]
     stages = [StageStep(source, k, forward=[top], backward=[[]]) for k in range(2)]
@@ -156,7 +154,6 @@ def _listed(tensors: list[int], numbers: list[float], total: int) -> _StageCall:
 
 
 def test_lists_of_all_stages_are_one() -> None:
-    """With the numbers that belong to their tensors; a tensor made of a list is as long as the whole one."""
     calls = [_listed([1, 2], [0.1, 0.2], 50), _listed([3], [0.3], 60)]
     after = [_listed([50], [1.0], 70), _listed([60], [1.0], 80)]
     for one, number in zip(after, (50, 60), strict=True):

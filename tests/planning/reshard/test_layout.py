@@ -94,7 +94,6 @@ def test_schedules() -> None:
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 1), (2, 4), (3, 2), (4, 5)])
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_stages_finish_with_each_other(schedule: Any, stages: int, microbatches: int) -> None:
-    """Run with rendezvous: each message is sent and received once, and nobody waits for ever."""
     left = [list(actions(schedule, stage, stages, microbatches)) for stage in range(stages)]
     sent: set[tuple[int, str, int]] = set()
     moved = True
@@ -117,7 +116,6 @@ MIB = 1 << 20
 
 
 def test_buckets_are_closed_as_soon_as_they_are_full() -> None:
-    """At the cap, in the order of their last gradients; where none is given the first one of a type at 1 MiB."""
     gradients = [
         (0, MIB // 2 - 1, 4, "a"), (1, MIB, 2, "b"), (2, 1, 4, "a"), (3, MIB // 2 - 1, 4, "a"), (4, 1, 4, "a"),
         (5, 1, 4, "a"), (6, 1, 2, "b"),

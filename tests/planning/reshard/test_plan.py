@@ -29,7 +29,6 @@ def test_a_plan_is_read_as_it_was_written() -> None:
 
 
 def test_layers_are_distributed_evenly() -> None:
-    """Units before and after the layers stay with their neighbors."""
     plan = make_plan(model())
     assert plan.layers == (0, 1) and plan.stage_of(model(), 2) == [0, 1, 1]
     assert replace(plan, layers=(1, 2)).stage_of(model(), 2) == [0, 0, 1] and plan.stage_of(model(), 1) == [0, 0, 0]

@@ -74,7 +74,6 @@ def test_scaling(dp: int, rank: int, parts: int, said: str) -> None:
 def test_two_passes_that_reduce_once_were_recorded_with_no_sync(
     monkeypatch: pytest.MonkeyPatch, zero: Any, kind: str
 ) -> None:
-    """100 elements of parameters: from 150 on they are reduced in each pass."""
     weights = [SimpleNamespace(shape=(10, 10))]
     model = SimpleNamespace(wraps=[1] * zero, passes=[0, 0], parameters=weights, extents=SimpleNamespace(sizes=list))
     derivation: Any = SimpleNamespace(recorded=Layout(tp=2, dp=2), model=model)
@@ -86,7 +85,6 @@ def test_two_passes_that_reduce_once_were_recorded_with_no_sync(
 
 
 def test_gradients_are_whole_with_the_padding_of_their_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two microbatches the last one counts; sums of norms and of other dimensions are none of gradients."""
     comms = [
         CommOp("reduce_scatter", dimension, (8,), 4, "float32", 4) for dimension in ("dp", "tp", "edp", "dp", "edp")
     ]

@@ -25,7 +25,6 @@ def plan(made: Made, *letters: str, layers: tuple[int, ...] = (0,)) -> Plan:
 
 
 def test_gradients_of_other_inputs_are_reduced_apart(made: Made) -> None:
-    """Between them a product makes a tensor of the batch whose last extent is divided."""
 
     def gap(name: str, letters: str, units: tuple[int, int] = (0, 0), ends: tuple[int, int] = (0, 2)) -> bool:
         back = [made.call("aten::mm"), made.call(name, [], [(1, letters)] if letters else []), made.call("aten::mm")]
@@ -40,7 +39,6 @@ def test_gradients_of_other_inputs_are_reduced_apart(made: Made) -> None:
 
 
 def test_extents_of_a_layout(made: Made) -> None:
-    """By tensor parallelism, by microbatches; what does not divide is said."""
     attention = made.call("aten::attention", [(1, "nxsd"), (2, "nxsd"), (3, "nxsd")])
     model = made_model(made, [Unit(0, [attention])], batch=made.of["n"], trace=SimpleNamespace(file="t"))
 
@@ -73,7 +71,6 @@ def test_extents_of_a_layout(made: Made) -> None:
 
 
 def test_shards_and_alike_ranks(made: Made) -> None:
-    """Ranks whose parts have the same sizes run the same."""
     unit = Unit(0, [], [], [parameter(made, 0, "ih"), parameter(made, 1, "d")])
 
     def of(zero: int, dp: int = 4) -> list[int]:
@@ -117,7 +114,6 @@ def test_the_part_of_a_sequence(made: Made) -> None:
 
 
 def test_where_a_sequence_is_whole(made: Made) -> None:
-    """From the first call with a divided extent to the reduction; in backward it is gathered for the weights again."""
     of = regions(made, partial={3})
     unit = of.model.units[0]
     reduced = CommOp("all_reduce", "tp", (8, 6, 4), 192, "float32", 4, functional=True)

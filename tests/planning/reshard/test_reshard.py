@@ -94,7 +94,6 @@ def test_measured_operators_come_before_scaled_ones() -> None:
 
 
 def test_kernels_follow_their_operators(tmp_path: Path) -> None:
-    """On a device: all recorded kernels are there, wait for what they read, and are priced by a model."""
     trace = etplus.link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
     job = reshard(trace, Layout(dp=2, zero=3))
     rank = job.trace(1)
@@ -197,7 +196,6 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
 
 
 def test_a_product_whose_factors_are_not_recorded(tmp_path: Path) -> None:
-    """An ET whose node has lost its inputs: its work is not known to change."""
     document = json.loads(b"".join(_recorded("mlp.single1").chunks()))
     products = [node for node in document["nodes"] if node["name"] in ("aten::addmm", "aten::mm")]
     for node in products[1::2]:
@@ -208,7 +206,6 @@ def test_a_product_whose_factors_are_not_recorded(tmp_path: Path) -> None:
 
 
 def test_a_rank_is_what_its_file_reads_as() -> None:
-    """No file is read to make it: every column and record is that of the file that it is written to."""
     made = _derived("mlp.single1", Layout(tp=2, dp=2, pp=2, zero=1, batch=_BATCH)).trace(5)
     assert_valid(made.to_dict())
     read = read_etplus(b"".join(made.chunks()))

@@ -1,6 +1,5 @@
 """A stage's step divided into microbatches, on made calls: order of the schedule, names of tensors, what is dropped."""
 
-import random
 from itertools import count
 from typing import Any
 
@@ -110,36 +109,6 @@ def test_messages_of_a_microbatch(made: Made) -> None:
         _by_microbatch(messages, 4, type("T", (), {"file": "x"})())
 
 
-def test_numbers_are_used_once() -> None:
-    """Random programs that use few numbers again and again: two values are one tensor afterwards exactly if they were
-    made by the same call."""
-    for seed in range(30):
-        chance, made = random.Random(seed), Made(h=2)
-        known: dict[int, int] = {}  # number -> which value it is
-        truth = list[list[int]]()
-        calls, values = list[Any](), count()
-        for _ in range(40):
-            taken = chance.sample(sorted(known), min(len(known), chance.randint(0, 2)))
-            free = [number for number in range(6) if number not in taken]
-            new = chance.choice(free)
-            truth.append([known[number] for number in taken])
-            known[new] = next(values)
-            truth[-1].append(known[new])
-            inner = made.call("aten::mm", [(number, "h") for number in taken], [(new, "h")])
-            calls.append(made.call("aten::linear", [(number, "h") for number in taken], [(new, "h")], inner))
-        naming = _Naming(count(1000))
-        for call in calls:
-            naming.follow(call)
-        renamed = [[v[0] for side in ("inputs", "outputs") for v in tensor_values(call.record[side])] for call in calls]
-        of: dict[int, int] = {}
-        for numbers, expected in zip(renamed, truth, strict=True):
-            for number, value in zip(numbers, expected, strict=True):
-                assert of.setdefault(value, number) == number
-        assert len(set(of.values())) == len(of)
-        for call in calls:
-            assert call.tensor_ids("outputs") == call.children[0].tensor_ids("outputs")
-
-
 def test_views_keep_their_memory_and_buffers_begin_anew(made: Made) -> None:
     naming = _Naming(count(1000))
     one = made.call("aten::mm", [(1, "h")], [(2, "h")])
@@ -156,7 +125,6 @@ def test_views_keep_their_memory_and_buffers_begin_anew(made: Made) -> None:
 
 
 def test_what_a_schedule_calls_is_left_out(made: Made) -> None:
-    """It divides the batch, detaches what is sent, accumulates what is sent back, scales gradients, joins outputs."""
     step = StageStep(None, 0)  # type: ignore[arg-type]
     split = made.call("aten::tensor_split", [(1, "bh")], [(2, "bh"), (3, "bh")])
     chunk = made.call("aten::chunk", [(1, "bh")], [(4, "bh"), (5, "bh")])

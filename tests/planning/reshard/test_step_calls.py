@@ -70,7 +70,6 @@ def made(name: str, ts: int = 0, end: int = 0, *children: Any, sequence: int = -
 
 
 def test_host_time_between_calls() -> None:
-    """Since the call before it ended; within an annotation since that began; below operators none."""
     inner, below = made("aten::b", 35, 38), made("aten::x", 12, 14)
     calls = [made("Optimizer.step", 30, 40, inner), made("aten::a", 10, 20, below), made("aten::c", 15, 18)]
     _set_leads(calls, 4)
@@ -78,7 +77,6 @@ def test_host_time_between_calls() -> None:
 
 
 def test_what_is_kept() -> None:
-    """Not communication, but backward that is below it; of wrappers what they call, with their sequence number."""
     deep = made("autograd::engine::evaluate_function: X")
     comm = made("gloo:all_reduce", 0, 0, deep, made("aten::copy_"))
     inner, other = made("aten::mm"), made("aten::t", sequence=3)

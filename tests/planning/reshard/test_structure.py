@@ -41,7 +41,6 @@ def test_both_sides_of_pairs_are_a_batch_each(made: Made) -> None:
 
 
 def test_where_the_loss_begins(made: Made) -> None:
-    """Behind the last call with parameters: at a name, at a scalar."""
 
     def after(*calls: Any) -> int:
         first = made.call("aten::linear", [(21, "ba")], [(2, "")])
@@ -87,7 +86,6 @@ def test_tensors_within_a_loss_have_the_extents_of_its_inputs(made: Made) -> Non
 
 
 def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> None:
-    """A tensor that nothing returned is no activation; of the first call with parameters only its first tensor is."""
     trace: Any = None
     weights = {21: parameter(made, 0, "ba"), 22: parameter(made, 1, "b")}
     calls = [
@@ -108,7 +106,6 @@ def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> Non
 
 
 def test_a_batch_of_pairs_within_microbatches() -> None:
-    """Each side of the pairs is divided into microbatches; what is put together of both has the samples of one."""
     extents = Extents()
     wholes, (joined, left, right) = [extents.new(8), extents.new(8)], (extents.new(size) for size in (8, 4, 4))
     for whole, part in zip(wholes, (left, right), strict=True):
@@ -121,7 +118,6 @@ def test_a_batch_of_pairs_within_microbatches() -> None:
 
 @pytest.mark.parametrize(("sizes", "batch"), [((1, 16), False), ((4, 16), True), ((4, 1), True)])
 def test_of_one_sample_no_batch_is_found(sizes: tuple[int, int], batch: bool) -> None:
-    """Else the sequence would be taken for it, and divided."""
     extents = Extents()
     votes = [tuple(extents.new(size) for size in sizes) for _ in range(3)]
     first = votes[0]

@@ -29,7 +29,6 @@ def regions(of: dict[int, Any]) -> dict[int, list[Region]]:
 
 
 def test_gradients_within_another_backward_pass(made: Made) -> None:
-    """Reentrant checkpointing runs backward within a call of backward; what it was given has a gradient, too."""
     weight, inside, given = (made.call(ACCUMULATE, [(number, "ab" if number < 9 else "nb")]) for number in (7, 8, 9))
     again = made.call("autograd::engine::evaluate_function: CheckpointFunctionBackward", [], [], inside, given)
     parameters = [parameter(made, 0, "ab"), parameter(made, 1, "ab")]
@@ -42,7 +41,6 @@ def test_gradients_within_another_backward_pass(made: Made) -> None:
 
 
 def test_parameters_are_memory_that_the_optimizer_changes(made: Made) -> None:
-    """A tied one counts once whichever operators use it, views are the parameter's, states and gradients are none."""
     shapes: Any = SimpleNamespace(extents=made.extents)
     forward = [
         made.call("aten::cat", [[(31, "a"), (1, "a")]], [(2, "n")]),  # a class token, by no operator with weights
@@ -66,7 +64,6 @@ def test_parameters_are_memory_that_the_optimizer_changes(made: Made) -> None:
 
 
 def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
-    """Not the data, whose first extent is the batch, nor results; a counter without extents is one if it is written."""
     shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
     forward = [
         made.call("aten::add_", [(60, "")], [(60, "")]),
@@ -84,7 +81,6 @@ def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
 
 
 def test_a_constant_with_the_number_of_samples_is_a_buffer_if_it_stays(made: Made) -> None:
-    """Where its origin shows that it is not a batch: here an extent of a parameter is twice as long."""
     made.of["k"], made.of["w"] = made.extents.new(8), made.extents.new(16)
     shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
     forward = [made.call("aten::mul", [(2, "n"), (60, "k")], [(3, "nk")])]
@@ -106,7 +102,6 @@ def test_batch_norms_in_evaluation_have_counters_that_no_call_takes(made: Made) 
 
 
 def test_buffers_are_broadcast_in_the_order_of_each_types_first() -> None:
-    """Counters do not count: a module has them behind its statistics."""
     counter, mean = Buffer((), "int64", 8, written=True), Buffer((4,), "float32", 4, written=True)
     index, mask = Buffer((9, 9), "int64", 8, written=False), Buffer((9,), "float32", 4, written=False)
     assert broadcasts([counter, mean, mean]) == [("float32", 4, [(4,), (4,)]), ("int64", 8, [(1,)])]
@@ -122,7 +117,6 @@ def test_what_is_gathered_again_has_the_extents_of_its_parameter(made: Made) -> 
 
 
 def test_lists_of_groups_of_parameters(made: Made) -> None:
-    """What an optimizer does for a group ends with the call that changes its parameters; gradients are by memory."""
     weights = [parameter(made, number, letters) for number, letters in enumerate(("ba", "ba", "b", "b", "b"))]
     matrices = [(21, "ba"), (22, "ba")], [(51, "ba"), (52, "ba")]
     biases = [(23, "b"), (24, "b"), (25, "b")], [(53, "b"), (54, "b"), (55, "b")]
@@ -141,7 +135,6 @@ def test_lists_of_groups_of_parameters(made: Made) -> None:
 
 
 def test_parts_in_lists_become_whole(made: Made) -> None:
-    """Also in what such a call calls for one entry."""
     made.of["p"], made.of["q"] = made.extents.new(2), made.extents.new(8)
     weights = [parameter(made, 0, "ba"), parameter(made, 1, "qa")]
     each = made.call("aten::add_", [(22, "ba"), (52, "ba")])
@@ -154,7 +147,6 @@ def test_parts_in_lists_become_whole(made: Made) -> None:
 
 
 def test_weights_of_layers_that_no_backward_reaches_have_no_gradient(made: Made) -> None:
-    """The first layer's; unless the optimizer has them, or the step has no backward."""
     forward = [
         made.call("aten::linear", [(1, "na"), (21, "ba")], [(2, "nb")], sequence=0),
         made.call("aten::linear", [(1, "na"), (22, "ba")], [(3, "nb")], sequence=1),
@@ -166,7 +158,6 @@ def test_weights_of_layers_that_no_backward_reaches_have_no_gradient(made: Made)
 
 
 def test_parameters_within_packed_memory(made: Made) -> None:
-    """Elements 0 to 9 are one parameter, 10 to 29 the other; what lies in one, or contains one, is of it."""
     first, second = parameter(made, 0, "a"), parameter(made, 1, "b")
     weights = Weights(by_storage={100: [Region(0, 10, first), Region(10, 30, second)]}, by_number={7: first})
     within = {

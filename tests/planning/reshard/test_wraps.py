@@ -41,7 +41,6 @@ def blocks(made: Made, *layers: str) -> list[tuple[int, int]]:
 
 
 def test_blocks_that_repeat(made: Made) -> None:
-    """The shortest block of those that repeat the most, cut where one activation alone is alive."""
     assert blocks(made, "e", "np+", "np+", "np+", "nh") == [(1, 4), (4, 7), (7, 10)]
     assert blocks(made, "nqnu", "nqnu", "n") == [(0, 4), (4, 8)]  # not qnun twice
     assert blocks(made, "e", "h") == [] == blocks(made, "e") == blocks(made, "+", "+")
@@ -50,7 +49,6 @@ def test_blocks_that_repeat(made: Made) -> None:
 
 
 def test_a_block_of_other_sizes_between_others(made: Made) -> None:
-    """Without a residual, such as one that changes the number of channels: as many calls of each kind as a block."""
     for middle, edges in ((("n", "p", "q"), [1, 5, 9, 12, 16, 20]), (("n", "p", "m"), [1, 5, 9])):
         forward, weights, sizes, alive = chain(made, "e", "npq+", "npq+", *middle, "npq+", "npq+", "h")
         sizes |= {number: sizes[number] + (20 if number < 10 else 40) for number in range(7, 16)}
@@ -73,7 +71,6 @@ def test_two_towers_of_blocks_are_not_two_blocks(made: Made) -> None:
 
 
 def test_exits_between_blocks_are_not_part_of_them() -> None:
-    """Modules have their parameters next to each other in the optimizer; a block without an exit is found by sizes."""
     sizes = {k: ((9,), (8,), (7, 7), (7,))[k % 4] for k in range(16)} | dict.fromkeys(range(16, 19), (5, 5))
     exits = [{*range(4 * k, 4 * k + 4), 16 + k} for k in range(3)]
     found, loose = in_module_order(exits, sizes)
@@ -89,7 +86,6 @@ def test_weights_and_biases_in_separate_groups_of_the_optimizer_are_one_block() 
 
 
 def test_single_layers_with_an_activation_may_be_blocks_of_other_sizes(made: Made) -> None:
-    """One with the same calls before them may be a block or the root's; without an activation it is the root's."""
     for layers, unsure in ((("a+", "b+", "b+", "b+"), True), (("a", "b+", "b+", "b+"), False)):
         forward, weights, _, _ = chain(made, *layers)
         for call in forward:
@@ -110,7 +106,6 @@ def test_single_layers_with_an_activation_may_be_blocks_of_other_sizes(made: Mad
 def test_classes_of_blocks_in_turn_may_be_blocks_of_their_own(
     made: Made, layers: tuple[str, ...], attention: str, unsure: bool
 ) -> None:
-    """Not attention and an MLP, which most transformers wrap together."""
     forward, weights, sizes, alive = chain(made, *layers)
     for one in weights.parameters:
         one.shape = one.shape * 2
@@ -121,14 +116,12 @@ def test_classes_of_blocks_in_turn_may_be_blocks_of_their_own(
 
 
 def test_blocks_of_parameters_side_by_side(made: Made) -> None:
-    """What is before the first block resembles a block's end, as where norms are behind the residual."""
     forward, weights, sizes, _ = chain(made, "en", "qmnun", "qmnun", "qmnun", "h")
     alive = [1 if call.name in ("aten::n", "aten::e", "aten::h") else 2 for call in forward]
     assert [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)] == [(2, 7), (7, 12), (12, 17)]
 
 
 def test_parts_of_a_residual_block_are_none(made: Made) -> None:
-    """Equal layers within one repeat, but more is alive between them than before the first one."""
     assert blocks(made, "s", "abab+", "abab+", "h") == [(1, 6), (6, 11)]
     assert blocks(made, "abc", "yzyz", "h") == []
 

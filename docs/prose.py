@@ -39,7 +39,7 @@ def main() -> None:
     rates = {kind: round(1000 * odd[kind] / count, 1) for kind, count in words.items()}
     print("odd turns per 1,000 words:", ", ".join(f"{kind} {rate} of {LIMITS[kind]}" for kind, rate in rates.items()))
     if any(rates[kind] > limit for kind, limit in LIMITS.items()):
-        sys.exit("the text is above a limit of tests/prose.py; write it plainer")
+        sys.exit("the text is above a limit of docs/prose.py; write it plainer")
 
 
 def texts() -> Iterator[tuple[str, str]]:
