@@ -43,7 +43,7 @@ formats (--to), and the extensions that select them:
 
 examples:
   etplus convert et_plus.json -o trace.0.et
-  etplus convert rank*.json.gz --to astra-sim -o job   # one file job.N.et for each rank
+  etplus convert rank*.json.gz --to astra-sim -o job   # one file per rank
   etplus convert rank0.json rank1.json -o trace.perfetto.json
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3'
   etplus convert runs/*.json.gz --to npz -o dataset

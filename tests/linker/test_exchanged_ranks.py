@@ -84,7 +84,7 @@ def test_files_of_two_ranks_are_never_certain(job: str, tmp_path: Path) -> None:
     report = link(*paths).report
     assert report.ops["linked"] > 0 and report.ops["certain"] == 0
     real = TRACES / f"{job}rank0.et.json.gz", TRACES / f"{job}rank1.kineto.json.gz"
-    with pytest.raises(UsageError, match=r"of rank 0 and .* of rank 1"):
+    with pytest.raises(UsageError, match=r"from rank 0 and .* from rank 1"):
         link(*real)
     with pytest.raises(TraceFormatError, match="recorded by rank 1, not by rank 0"):
         link(*real, rank=0)
