@@ -98,8 +98,8 @@ class _Folding:
         self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
         self.has_gpu = bool(np.any(trace.nodes.kind[rows] == GPU))  # If a GPU is used, the host works in parallel.
-        self.host_id = 0  # id of the last delay that stands for host work
-        self.idle: list[tuple[int, int]] = []  # (begin, end) of each wait for a communication after that delay
+        self.host_id = 0  # id of the last delay that represents host work
+        self.idle: list[tuple[int, int]] = []  # (begin, end) per wait for a communication after that delay
         self.last: list[int] = []  # rows of the last two computations
         self.slowing: list[int] = []  # The next node in the chain waits for these (see `with_slowed_work`).
 
@@ -268,7 +268,7 @@ class _Folding:
             self.on_stream[stream] = node.id, ready + micros
 
 
-# If an event on an idle stream starts later than this, it waits for other work; no device takes so long to start it.
+# If an event on an idle stream starts later than this, it waits for other work; every device starts it sooner.
 _MAX_LATENCY_NS = 1_000_000
 
 _Flags = npt.NDArray[np.bool_]

@@ -44,7 +44,7 @@ class Substitute(NamedTuple):
     text: str
 
 
-# A substitute moves as many bytes through the busiest link, which is the root's, as the original collective.
+# A substitute moves the same number of bytes through the busiest link (the root's) as the original collective.
 # A broadcast or reduce moves its size, and a gather or scatter moves n − 1 shares (doc/PERFORMANCE.md of nccl-tests).
 # In ASTRA-sim's ring (`Ring` in astra-sim/system/collective), a rank sends n − 1 times the size of an all-gather.
 # However, a rank sends only (n − 1)/n times the size of a reduce-scatter.

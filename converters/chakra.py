@@ -113,7 +113,7 @@ class _Encoder:
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
         self.has_times = bool(nodes.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
-        # This is the self time of each row in ns, but GPU events and collectives keep their measured duration.
+        # This is the self time per row in ns, but GPU events and collectives keep their measured duration.
         self.duration = np.where(nodes.timed, nodes.dur, 0)
         on_host = host_rows(trace, communicating)
         self.duration[on_host] = host_work(trace, communicating)[on_host]

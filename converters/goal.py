@@ -52,7 +52,7 @@ def _share(size: int, parts: int) -> int:
 
 
 # Maps a collective's bytes (see `message_bytes`) and number of ranks to the number of ring steps and bytes per step.
-# A broadcast or reduce sends as many bytes per link as a pipelined chain.
+# A broadcast or reduce sends the same number of bytes per link as a pipelined chain.
 # An all-to-all's data pass through the ranks in between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc).
 _RING: Mapping[int, _Steps] = {
     CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),

@@ -33,7 +33,7 @@ def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
     """Split the time of threads by the innermost open row; a row that begins inside another row ends inside it."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
-    pieces: list[int] = []  # One flat list contains (start, end, row) of each piece.
+    pieces: list[int] = []  # One flat list contains start, end and row per piece.
     stack: list[tuple[int, int]] = []  # Each open row has an (end, row); the innermost is last.
     thread, cursor = None, 0
 

@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
 _defect, _simulator = partial(Kind, "error", "error"), partial(Kind, "warning", "error")
 _other_reader = partial(Kind, "error", "warning")
-# Maps the name of each kind of problem to its meaning. The failures and hangs of ASTRA-sim were observed in runs.
+# Maps the names of problems to their meanings. The failures and hangs of ASTRA-sim were observed in runs.
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
     "no-version": Kind("warning", None, "metadata without a version (a reader mistakes it for the end of the file)"),

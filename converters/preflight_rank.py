@@ -370,7 +370,7 @@ def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tupl
         findings.add("dangling-dependency", rank, (node, missing), text, node, missing)
     target = np.searchsorted(ids, numbers)[owner]
     source, target = source[is_known], target[is_known]
-    sure = unique[source]  # Nodes that share an id are merged, which could form a false cycle.
+    sure = unique[source]  # Nodes that share an id are merged; this could form a false cycle.
     return ids, IndexGraph(len(ids), source[sure].astype(np.int32), target[sure].astype(np.int32))
 
 

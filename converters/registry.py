@@ -17,7 +17,7 @@ from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions, with_gz
 from .traces import Traces
 
-# In this entry-point group, each entry maps a format's name to an exporter, which is
+# In this entry-point group, each entry maps a format's name to an exporter:
 # an instance of `Exporter` or a class that needs no arguments.
 GROUP = "etplus.exporters"
 

@@ -23,7 +23,7 @@ ENGINES = ("processes", "dask")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# A task raises one of these exceptions if its process was killed or terminated.
+# A task raises such an exception if its process was killed or terminated.
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 

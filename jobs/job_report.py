@@ -47,7 +47,7 @@ class GroupCounts(RecordStruct, frozen=True):
     absent: tuple[int, ...]  # ranks in the group that are not linked
     collectives: int  # number of distinct collectives
     matched: int  # number of collectives that match on all ranks
-    kinds: dict[str, int]  # number of collectives of each kind
+    kinds: dict[str, int]  # number of collectives per kind
 
 
 class Mismatch(RecordStruct, frozen=True):
@@ -95,7 +95,7 @@ class RankPair(RecordStruct, frozen=True):
     bytes: int  # total size of the matched messages
     unmatched_sends: int = 0  # number of sent messages without a matching receive
     unmatched_receives: int = 0  # number of received messages without a matching send
-    other_size: int = 0  # number of pairs whose sizes differ
+    other_size: int = 0  # number of pairs with different sizes
     nodes: tuple[tuple[int, int], ...] = ()  # [rank, node id] of communications without a partner of the same size
 
 

@@ -223,7 +223,7 @@ class CollectiveSequence:
 class LineUp:
     """The positions in a rank's sequence of the collectives in the common sequence."""
 
-    at: IntColumn  # position in the rank's sequence of each common collective, if its kind and size are equal; else −1
+    at: IntColumn  # per common collective, its position in the rank's sequence if its kind and size are equal; else −1
     # Maps a position in the common sequence to the rank's collective there, if its kind or size differs.
     other: dict[int, int] = field(default_factory=dict)
     # Maps a position in the common sequence to the rank's equal collective at a different position.

@@ -185,7 +185,7 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
         with ThreadPoolExecutor(_READERS) as pool:
             ets = list(pool.map(lambda row: begins_with(*at(folder, row.et), ET), rows))
             kinetos = list(pool.map(lambda row: begins_with(*at(folder, row.kineto), KINETO), rows))
-    except Exception:  # file systems raise various errors, which linking reports later
+    except Exception:  # file systems raise various errors; linking reports them later
         return pairing
     if _world_size([*ets, *kinetos]) != len(rows):
         return pairing

@@ -21,7 +21,7 @@ from .rank_claims import COMMUNICATION
 # The last calls handle model outputs or the last parameters. The first calls cover nearly everything else.
 _FIRST, _LAST = 384, 128
 # Minimum number of calls that identify a thread.
-# Fewer calls can be asynchronous collectives, which Kineto and the ET record on different threads.
+# Fewer calls can be asynchronous collectives. Kineto and the ET record these on different threads.
 _OF_A_THREAD = 16
 
 

@@ -70,5 +70,5 @@ def exclusive_durations(calls: CpuCalls) -> IntColumn:
     parents = calls.parent[children]
     inside = np.minimum(calls.end[children], calls.end[parents]) - calls.ts[children]
     covered = np.zeros(len(calls), np.int64)
-    np.add.at(covered, parents, inside)  # np.bincount would use float64 weights, which are inexact beyond 2**53
+    np.add.at(covered, parents, inside)  # np.bincount would use float64 weights: inexact beyond 2**53
     return calls.end - calls.ts - covered

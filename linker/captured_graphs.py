@@ -308,10 +308,10 @@ _GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")
 class GraphLaunch:
     correlation: int
     events: IntColumn  # rows of the trace; an unattached event has len(trace) plus its position in `Trace.unattached`
-    codes: IntColumn  # code of each event's kernel name
+    codes: IntColumn  # code of the kernel name, per event
     stream: IntColumn
-    grid: IntColumn  # grid and block of each event, shape (n, 2, 3); −1 if not recorded
-    node: IntColumn  # `graph node id` of each event, 0 if not recorded
+    grid: IntColumn  # grid and block per event, shape (n, 2, 3); −1 if not recorded
+    node: IntColumn  # `graph node id` per event, 0 if not recorded
     step: int  # number of the step; all launches in a step have the same number
     batch: tuple[int, ...]  # batch sizes in the annotations around the launch, innermost annotation first
 

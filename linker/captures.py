@@ -44,13 +44,13 @@ CaptureSource = Source | tuple[Source, Source]
 PairLink = Callable[[Source, Source], Trace]
 
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
-# Each of these runtime calls adds a graph node with device work. During capture they have no device event.
+# The matching runtime calls add graph nodes with device work. During capture they have no device event.
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
 # Matches the input shapes of a call if one of its tensors has three or more dimensions.
 _DIMS = re.compile(rb'"Input Dims": ?\[[^"]*\[\d+, ?\d+, ?\d+[^"]*')
-# These keys stand for memcpys and memsets, because their calls do not record the device event's name.
+# These keys are for memcpys and memsets, because their calls do not record the device event's name.
 COPY, FILL = "<copy>", "<fill>"
 _CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
 _FORWARD = "pass the Kineto trace of the run in which the graphs were captured"
@@ -62,18 +62,18 @@ class Capture:
 
     file: str  # name of the trace file, without folders
     rank: int | None  # rank in the job, None if not recorded
-    batch_size: tuple[int | None, ...]  # batch size of each graph, None if not recorded
-    mode: tuple[str, ...]  # capture mode of each graph, "" if not recorded
-    graph: IntColumn  # number of each launch's graph, ascending
-    kernel: list[str | None]  # `kernel_key` of each launch, None if the capture does not record the kernel
-    grid: IntColumn  # grid and block of each launch, −1 if not recorded; shape (n, 2, 3)
+    batch_size: tuple[int | None, ...]  # batch size per graph, None if not recorded
+    mode: tuple[str, ...]  # capture mode per graph, "" if not recorded
+    graph: IntColumn  # number of the graph, per launch; ascending
+    kernel: list[str | None]  # `kernel_key` per launch, None if the capture does not record the kernel
+    grid: IntColumn  # grid and block per launch, −1 if not recorded; shape (n, 2, 3)
     op: IntColumn  # position of the innermost call around each launch, −1 if there is none
-    name: list[str]  # name, kind and parent of each call around launches, in order; see `CapturedGraphs`
+    name: list[str]  # name, kind and parent per call around launches, in order; see `CapturedGraphs`
     kind: npt.NDArray[np.int8]
     parent: IntColumn
     of_graph: IntColumn  # number of the graph that was being captured during each call, −1 if there was none
-    texts: list[bytes]  # inputs and outputs of each call as a JSON object
-    comm: dict[int, Comm]  # communication of each call, keyed by the call's position
+    texts: list[bytes]  # inputs and outputs per call, as a JSON object
+    comm: dict[int, Comm]  # communications of calls, keyed by the call's position
     notes: tuple[str, ...] = ()  # notes about skipped launches and files
 
 

@@ -38,7 +38,7 @@ _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
 # These calls write their inputs although no schema marks them: collectives, and names with a trailing underscore.
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
-# These calls run unknown kernels, which may write all their arguments.
+# These calls run unknown kernels that may write all their arguments.
 _WRITES_ALL = re.compile(r"triton_\w+")
 
 _SCHEMA_TOKEN = re.compile(r"[()\[\],!*]")

@@ -34,8 +34,8 @@ class Dependencies(NamedTuple):
     inter_thread_dep: dict[int, int]
     sync_dep: dict[int, list[int]]  # for each ET node, the places of the GPU nodes that must end before it starts
     inferred: list[tuple[int, int]]  # edges that are not recorded but inferred from calls, tensors or times
-    contradicted: dict[str, int]  # number of dropped edges of each kind: the measured order contradicts them
-    # Number of synchronization records whose stream or event is unknown, and of CUDA graph arrows to unknown nodes
+    contradicted: dict[str, int]  # number of dropped edges per kind: the measured order contradicts them
+    # Number of synchronization records with an unknown stream or event, and of CUDA graph arrows to unknown nodes
     unresolved: int
     clock_skew_ns: int  # `sync` edges may contradict the measured order by up to this many ns; see `Waits`
 
@@ -167,7 +167,7 @@ def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]
     tolerance = max(waits.clock_skew_ns, ROUNDING_NS)
     source, call = waits.sync.T
     row = linked.runtime_row[call]
-    launches = mask_at(len(events) + 1, linked.gpu_launcher)  # −1 stands for launches that are not in the trace
+    launches = mask_at(len(events) + 1, linked.gpu_launcher)  # −1 means that the launch is not in the trace
     in_order = (end[source] <= events.end[row] + tolerance) & ~launches[row]
     edges.add("sync", (gpu_at[source], runtime_at[call]), in_order)
     source, call = waits.blocking.T

@@ -44,8 +44,8 @@ class CodeOrigins:
 
     kernels: tuple[GeneratedKernel, ...]
     place: IntColumn  # places of the nodes that have a generated kernel
-    kernel: IntColumn  # position in `kernels` of each node's kernel
-    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # stacks of each place, by kind of evidence (see `Stacks`)
+    kernel: IntColumn  # position in `kernels` of the kernel, per node
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # stacks per place, by kind of evidence (see `Stacks`)
     summary: dict[str, Any] | None  # the `etplus.compiled` object, None if there are no compiler files
 
     __repr__ = brief
@@ -212,7 +212,7 @@ class GraphCall:
 @dataclass(frozen=True)
 class CompiledCalls:
     call: IntColumn  # positions of the calls among all calls, ascending
-    kernel: IntColumn  # position in `kernels` of each call's kernel
+    kernel: IntColumn  # position in `kernels` of the kernel, per call
     kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel together with its graph
     graph_calls: int  # number of calls of compiled graphs
     refused: dict[str, int]  # number of unmatched calls for each reason

@@ -22,12 +22,12 @@ from .join import Join
 
 @dataclass(frozen=True)
 class GpuOrder:
-    stream: IntColumn  # index into `key` of each event's stream
+    stream: IntColumn  # index into `key` of the stream, per event
     key: list[tuple[int, int]]  # a (device, stream) pair for each stream
-    launch: IntColumn  # launch time of each event in ns; if the launch is unknown, the event's start
+    launch: IntColumn  # launch time per event in ns; if the launch is unknown, the event's start
     free: IntColumn  # for each event, when all earlier work on its stream ended, in ns; 0 for the first event
     queue: list[IntColumn]  # for each stream, the positions of its events in launch order
-    queue_launch: list[IntColumn]  # for each stream, the launch times of these events
+    queue_launch: list[IntColumn]  # for each stream, the launch times of the events in `queue`
 
     @staticmethod
     def of(linked: Join) -> GpuOrder:

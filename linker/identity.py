@@ -38,7 +38,7 @@ _SMALL_PID = 4096
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 # The ET records its time in whole seconds, rounded down.
 _SLACK_S = 1.0
-# Maximum time from the end of recording to the last write of each file.
+# Maximum time from the end of recording to the last write, per file.
 # The ET is closed first (after 0.01 s in measurements), and then the Kineto trace is exported.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
 # The tolerances exist because `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.

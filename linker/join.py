@@ -23,7 +23,7 @@ from .match.result import Match
 
 ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
 
-# Events below one of these wrapper operators are attached to the wrapper's caller.
+# Events below a wrapper operator in this list are attached to the wrapper's caller.
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
 # Calls with these names launch one kernel each. Graph, batch and multi-device launch calls launch many kernels.
 _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
@@ -36,7 +36,7 @@ class Attachment:
     row: IntColumn  # row in the `EventTable`
     launcher: IntColumn  # row of the launching runtime call, −1 for none
     method: npt.NDArray[np.int8]  # index into `ATTACH_METHODS`, −1 for none
-    repeated: int  # number of events whose correlation also belongs to other calls
+    repeated: int  # number of events with a correlation that also belongs to other calls
     shared: npt.NDArray[np.bool_]  # True if the launcher should launch one kernel but has several events
     call: IntColumn  # position in `CpuCalls` of the innermost linked call around the launch, −1 if not attached
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
@@ -129,7 +129,7 @@ def _flow_starts(
 def _launching_ops(
     kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn]:
-    if not kineto.modern:  # in older files this number is the correlation, which may equal an unrelated op's id
+    if not kineto.modern:  # in older files this is the correlation; it may equal an unrelated op's id
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     events = kineto.events
     at = positions(events.external_id[calls.row], events.external_id[rows])
@@ -142,11 +142,11 @@ class Join(TracePair):
     """A matched pair of traces and its attached GPU events and runtime calls, as positions in both traces' tables.
     Every row of the linked trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
-    match: Match  # linked call of each node in `nodes`
-    node_of_call: IntColumn  # position in `nodes` of each call's linked node, −1 for none
+    match: Match  # linked call per node in `nodes`
+    node_of_call: IntColumn  # position in `nodes` of the linked node, per call; −1 for none
     attachment: Attachment  # the launch of every GPU event
     gpu_row: IntColumn  # event rows of the attached GPU events, in order of GPU start
-    gpu_parent: IntColumn  # position in `nodes` of each GPU event's parent
+    gpu_parent: IntColumn  # position in `nodes` of the parent, per GPU event
     gpu_launcher: IntColumn  # event row of the runtime call that launched each GPU event, −1 for none
     runtime_row: IntColumn  # event rows of the runtime calls in the window, in order of start
     runtime_parent: IntColumn  # position in `nodes` of the innermost linked call around each runtime call, −1 for none

@@ -159,10 +159,10 @@ class LinkedRows:
     et: ExecutionTrace
     events: EventTable
     numbers: Numbering
-    event: IntColumn  # row of each place in `events`, −1 for unlinked nodes
-    parent: IntColumn  # position in `et` of the parent of each GPU event or runtime call, −1 for other places
-    link: npt.NDArray[np.int8]  # certainty of each ET node's link
-    exclusive: IntColumn  # self time of each ET node, in ns
+    event: IntColumn  # row per place in `events`, −1 for unlinked nodes
+    parent: IntColumn  # position in `et` of the parent, per GPU event or runtime call; −1 for other places
+    link: npt.NDArray[np.int8]  # certainty of the link, per ET node
+    exclusive: IntColumn  # self time per ET node, in ns
     doubtful: IntColumn  # places of GPU events that share a launch call that should launch only one kernel
     waiting: IntColumn  # ET nodes that wait for an operator on another thread
     waits_for: IntColumn  # id of the operator that each node in `waiting` waits for

@@ -19,7 +19,7 @@ from ..schemas.execution_trace.arguments import PROCESS_GROUPS, CallRecord, deco
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 
-if TYPE_CHECKING:  # identifying files by name does not need these readers, which are slow to import
+if TYPE_CHECKING:  # these readers are slow to import, and identifying files by name does not need them
     from ..schemas.execution_trace.read_et import ExecutionTrace
     from ..schemas.kineto.read_kineto import KinetoTrace
 

@@ -206,7 +206,7 @@ class _RepeatedRuns(NamedTuple):
     """Runs of one length that contain unknown events and also occur among known events."""
 
     length: int
-    matched: Mask  # True at places where one of these runs begins
+    matched: Mask  # True at places that begin such a run
     starts: IntColumn  # start positions of the occurrences among known events, grouped by run
     # For each place: position in `starts` of the run's first occurrence, and number of occurrences
     first: IntColumn
@@ -266,7 +266,7 @@ class _Trial(NamedTuple):
     """Result of pairing events whose known launches were hidden. The earlier half of the pairs shows
     which symbols vary; only later pairs with other symbols are counted."""
 
-    length: IntColumn  # length of the run of each later pair
+    length: IntColumn  # length of the run, per later pair
     right: Mask  # True for each later pair that has the correct operator
     conclusive: bool  # True if enough events were paired
     varies: IntColumn  # symbols that have different operators when they repeat

@@ -43,7 +43,7 @@ KINETO_HEADER = _known(
     distributedInfo=_DISTRIBUTED,
 )
 ET_HEADER = _known("schema pid time start_ts finish_ts")
-# Kineto events have these arguments. PyTorch's profiler writes all except the last line, which etplus writes.
+# Kineto events have these arguments. etplus writes the last line, and PyTorch's profiler writes the others.
 ARGUMENTS = frozenset(
     (
         "External id,Ev Idx,Record function id,Sequence number,Fwd thread id,finished,correlation,cbid,stream,device,"

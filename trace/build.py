@@ -58,7 +58,7 @@ _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
 # Recordings take minutes. Times count from the epoch or from months ago, so a missing time (0) is over a day away.
 _DAY_NS = 86_400 * 10**9
 # An event may end at most this long after a later event on its stream. Rounding, early launches and memcpys overlap.
-# The second, longer limit is for ROCm, where several streams share a queue in which a collective may wait.
+# The second, longer limit is for ROCm: several streams share a queue, and a collective may wait in it.
 _OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
 _CONCURRENT = "mtia_ccp_events"  # On MTIA, one lane contains overlapping work of several units.
 

@@ -18,7 +18,7 @@ _WALKED = 64  # `nearest` follows this many callers one by one before it uses ju
 @dataclass(frozen=True, repr=False)
 class CallTree(Record):
     order: Positions[int, CallIndex]  # all calls that have a caller, grouped by caller
-    first: IntColumn  # start of each call's callees in `order`; one extra entry marks the end of the last range
+    first: IntColumn  # start of the callees in `order`, per call; one extra entry marks the end of the last range
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:

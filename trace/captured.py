@@ -71,9 +71,9 @@ class CaptureLinks(Record):
     """Links from GPU events to operators of a capture, one entry per link."""
 
     event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
-    op: IntColumn  # position of each event's operator among the captured operators
+    op: IntColumn  # position of the operator among the captured operators, per event
     link: npt.NDArray[np.int8]  # UNVERIFIED or CERTAIN for each event
-    replay: IntColumn  # position of each event's replay in `CapturedGraphs.replays`
+    replay: IntColumn  # position of the replay in `CapturedGraphs.replays`, per event
 
     @staticmethod
     def none() -> CaptureLinks:
@@ -94,12 +94,12 @@ class CaptureLinks(Record):
 class CapturedGraphs(Record):
     graphs: tuple[CapturedGraph, ...]  # the captured graphs that were replayed
     replays: tuple[GraphReplay, ...]  # all launches of graphs, in order
-    names: list[str]  # name of each call
+    names: list[str]  # name per call
     kind: npt.NDArray[np.int8]  # OP, ANNOTATION or MODULE for each call
-    parent: IntColumn  # position of each call's caller, which comes earlier; −1 for none
-    graph: IntColumn  # position of each call's graph in `graphs`, −1 if the call encloses several captures
-    texts: list[bytes]  # JSON object of each call: `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
-    comm: dict[int, Comm] = field(default_factory=dict)  # communication of each call, keyed by the call's position
+    parent: IntColumn  # position of the caller, per call; callers come earlier; −1 for none
+    graph: IntColumn  # position of the graph in `graphs`, per call; −1 if the call encloses several captures
+    texts: list[bytes]  # JSON object per call: `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
+    comm: dict[int, Comm] = field(default_factory=dict)  # communications of calls, keyed by the call's position
     links: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of the events that are rows of the trace
     unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of the events in `Trace.unattached`
     notes: tuple[str, ...] = ()  # sentences about missing data
@@ -239,10 +239,10 @@ class CapturedOp(CalledWith):
 class Attribution(Record):
     """The operator that launched each GPU event, or its captured original, or its counterpart."""
 
-    calls: Calls  # calls in the trace, followed by the calls in its captured graphs, which have times of 0
-    call: IntColumn  # position in `calls` of each GPU event's operator, −1 for none
+    calls: Calls  # calls in the trace, then the calls in its captured graphs; these have times of 0
+    call: IntColumn  # position in `calls` of the operator, per GPU event; −1 for none
     hierarchy: Hierarchy  # modules and annotations around `calls`
-    # Number of each GPU event's counterpart, counted from 1; 0 if `call` does not come from a counterpart.
+    # Number of the counterpart, per GPU event, counted from 1; 0 if `call` does not come from a counterpart.
     repetition: IntColumn
     in_module: npt.NDArray[np.bool_]  # True for each GPU event that belongs to the modules around `call`
 

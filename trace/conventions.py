@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-ANNOTATION_SCOPE = 7  # the ET's `scope` for user annotations (record_function), which Kineto calls `user_annotation`
+ANNOTATION_SCOPE = 7  # the ET's `scope` for user annotations (record_function); Kineto: `user_annotation`
 BETWEEN = "(between calls)"  # CPU time outside operators and runtime calls, when Python code runs or the thread is idle
 # Below this many µs, a double with three decimals rounds to the correct ns (half an ulp is under 0.5 ns).
 EXACT_US = 2.0**43

@@ -27,7 +27,7 @@ UNPAIRED_REASONS = (
 @dataclass(frozen=True, repr=False)
 class CounterpartLinks(Record):
     event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
-    row: IntColumn  # row of each event's counterpart, a GPU event that has an operator
+    row: IntColumn  # row of the counterpart, per event: a GPU event that has an operator
     # True if the counterpart is in the same module, so that the event's module is also known. If the counterpart is
     # in another layer that does the same work, only the operator, shapes and source line are known.
     same_module: npt.NDArray[np.bool_]

@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"#?\d+")
 _FEWEST = 3  # Minimum number of times that a user's annotation must recur. Fewer may be a coincidence.
 _EVEN = 0.5  # Maximum spread (10th to 90th percentile) of the distances between marks, divided by their median.
 _COVERED = 0.5  # Minimum share of the trace's calls that must begin within the iterations.
-_WHOLE = 0.5  # The time after the last mark counts as an iteration if it lasts this share of the median iteration.
+_WHOLE = 0.5  # The time after the last mark is an iteration if it lasts this share of the median iteration.
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class IterationMarks:
     # The last iteration ends with its mark if marks enclose iterations, otherwise with the last call.
     end: IntColumn
     annotation: str = ""  # "ProfilerStep", or the name of the marks without running numbers
-    encloses: bool = False  # True if each mark lasts about as long as its iteration
+    encloses: bool = False  # True if marks and their iterations have about the same duration
     batches: tuple[StepBatch, ...] = ()  # work per step of a serving engine; () if there is no serving engine
 
     def __len__(self) -> int:

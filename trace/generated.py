@@ -18,7 +18,7 @@ class CompiledSummary(RecordStruct, gc=False, frozen=True):
 
     files: list[str]  # names of the files, without folders
     graph_calls: int  # number of times that compiled graphs were called
-    kernels: int  # number of calls in compiled graphs whose kernel is known
+    kernels: int  # number of calls in compiled graphs with a known kernel
     refused: dict[str, int]  # number of calls of unknown graphs for each reason
     annotated: int  # number of GPU events described by graph annotations
 
@@ -63,7 +63,7 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
 class GeneratedKernels(Record):
     kernels: tuple[GeneratedKernel, ...]  # each kernel occurs only once
     row: Positions[int, Row]  # rows of the calls that launched a generated kernel, ascending
-    kernel: IntColumn  # position in `kernels` of each call's kernel
+    kernel: IntColumn  # position in `kernels` of the kernel, per call
 
     def __len__(self) -> int:
         return len(self.row)

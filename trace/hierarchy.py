@@ -29,7 +29,7 @@ class Hierarchy(Record):
     operator, directly below a module or annotation. A named region (`## … ##`, `nn.Module: …`) inside an operator
     starts a new path; other annotations inside operators are ignored."""
 
-    # Topmost operator of each call, −1 for an annotation above all operators.
+    # Topmost operator per call, −1 for an annotation above all operators.
     top: Positions[CallIndex, CallIndex]
     # Tree row of the innermost region at or around each call, 0 if there is none.
     path: ColumnOf[CallIndex, np.int64]

@@ -13,7 +13,7 @@ _PARSED, _DEEPEST = 4000, 16
 _MOST_ARGUMENTS = 6
 _OPEN, _CLOSE = "<({[", ">)}]"
 _ANONYMOUS = "(anonymous namespace)::"
-# These namespaces say nothing about what a kernel does.
+# These namespaces do not describe the work of a kernel.
 _PLAIN = frozenset({"at", "native", "c10", "cuda", "detail", "std", "impl", "thrust", "templates", "binary_internal"})
 _SIMPLE = re.compile(r"(?:\w+::)*(?:unsigned |signed )?\w+")
 _NUMBER = re.compile(r"-?\d+(?:u|l|ul|ull)?")
@@ -28,7 +28,7 @@ opmath_gpu_kernel_with_scalars uniform_and_transform normal_and_transform
 _SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # these wrappers bind an operand to a number
 # These template arguments describe tensors and access patterns.
 _DATA = re.compile(r"Metadata|Calculator|Array$|array$|^Load|^Store|function_traits")
-# These PyTorch kernels apply a functor. The label says how they apply it.
+# These PyTorch kernels apply a functor. The label describes how they apply it.
 _FAMILIES = (
     (re.compile(r"elementwise"), "elementwise"),
     (re.compile(r"^reduce_kernel$"), "reduce"),

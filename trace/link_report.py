@@ -14,7 +14,7 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-# The proofs of these subjects are shown to users: recording id, rank, job.
+# Users see the proofs about these subjects: recording id, rank, job.
 _SHOWN = frozenset({"run", "rank", "job"})
 
 
@@ -64,9 +64,9 @@ class LinkReport(Record):
     kineto: dict[str, Any]  # contents of the Kineto trace (counts by kind, window, pid, schema)
     ops: dict[str, Any]  # number of ET operators: total, certain, unverified, unlinked by reason
     method: str  # matching method that found the links
-    considered: tuple[str, ...]  # one sentence about the result of each method tried
+    considered: tuple[str, ...]  # one sentence about the result, per method tried
     windows: dict[str, Any]  # iterations and sequence numbers in the windows of both files
-    gpu: dict[str, Any]  # GPU events of each category: attached by method, unattached by reason; share of GPU time
+    gpu: dict[str, Any]  # GPU events per category: attached by method, unattached by reason; share of GPU time
     dependencies: dict[str, Any]  # number of edges by kind, dropped edges, inferred edges and unresolved records
     warnings: tuple[str, ...] = ()  # sentences that a user should read
     facts: dict[str, Any] = field(default_factory=dict)

@@ -41,7 +41,7 @@ _REDUCES = re.compile(
 )
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
-# If a user annotation contains one of these words, it reveals the phase.
+# A user annotation that contains such a word reveals the phase.
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
@@ -68,8 +68,8 @@ class Origin(Record):
     module: ColumnOf[CallIndex, np.int64]  # index of the innermost module in `modules`, −1 for none
     modules: list[tuple[str, ...]]  # paths of modules and named regions, outermost first, without "nn.Module: "
     gpu_phase: ColumnOf[GpuIndex, np.int8]  # index into `PHASES`
-    gpu_entry: ColumnOf[GpuIndex, np.int64]  # same as `entry`, but for GPU events
-    gpu_module: ColumnOf[GpuIndex, np.int64]  # same as `module`, but for GPU events
+    gpu_entry: ColumnOf[GpuIndex, np.int64]  # same as `entry`, for GPU events
+    gpu_module: ColumnOf[GpuIndex, np.int64]  # same as `module`, for GPU events
     # Call that launched the GPU event or the event's counterpart in another iteration, −1 for none.
     gpu_call: Positions[GpuIndex, CallIndex]
 

@@ -26,7 +26,7 @@ def require(*parts: str) -> None:
     """Raise UsageError if a part of etplus is not installed; call this before importing a module from the parts."""
     for part in parts:
         if not installed(part):
-            from .errors import UsageError  # it imports msgspec, which `import etplus` avoids
+            from .errors import UsageError  # it imports msgspec; `import etplus` avoids that
 
             raise UsageError(_NOT_INSTALLED.format(part=part))
 

@@ -140,7 +140,7 @@ def part_words(
         between[0],
         str(between[1]),
         *(words or ("--log-level=warning",)),
-    )  # --between takes several values, which end at the next option
+    )  # --between takes several values, up to the next option
 
 
 def without_enclosing(trace: Trace) -> Trace:

@@ -69,12 +69,12 @@ class Stacks(Record):
     node may have several stacks: a fused kernel does the work of several lines. The first stack is the main one."""
 
     names: list[str]  # names of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
-    above: IntColumn  # position of the entry of each entry's caller, which comes earlier; −1 for an outermost frame
-    name: Codes  # index in `names` of each entry's frame
+    above: IntColumn  # position of the caller's entry, per entry; callers come earlier; −1 for an outermost frame
+    name: Codes  # index in `names` of the frame, per entry
     line: Codes  # line in the caller's file that called each entry's frame, −1 if not recorded
     row: Positions[int, Row]  # nodes, ascending; a node occurs once per stack
-    entry: IntColumn  # innermost entry of each stack, in the order of `row`
-    evidence: npt.NDArray[np.int8]  # index into `EVIDENCE_OF_STACKS` of each stack, in the order of `row`
+    entry: IntColumn  # innermost entry per stack, in the order of `row`
+    evidence: npt.NDArray[np.int8]  # index into `EVIDENCE_OF_STACKS` per stack, in the order of `row`
 
     def __len__(self) -> int:
         return len(self.above)

@@ -66,11 +66,11 @@ class Steps(Suggests, Sequence[Step]):
     # Position in `Trace.calls` of the call that marks each step, usually the step's annotation.
     # The mark of an inferred step is the outermost call that launches the step's first kernel.
     call: Positions[Any, CallIndex]
-    start: IntColumn  # start of each step in ns
-    end: IntColumn  # end of each step in ns
-    names: tuple[str, ...]  # name of each step, as in `Step`
+    start: IntColumn  # start per step, in ns
+    end: IntColumn  # end per step, in ns
+    names: tuple[str, ...]  # name per step, as in `Step`
     thread: IntColumn  # thread that runs `call`
-    batches: tuple[StepBatch, ...] = ()  # work of each step, as in `Step`; () if there is no serving engine
+    batches: tuple[StepBatch, ...] = ()  # work per step, as in `Step`; () if there is no serving engine
     inferred: bool = False
     _whole: Any = None
 

@@ -98,7 +98,7 @@ class GpuEvents(_Table):
     # Reason why the launching call is unknown, as an index into `UNATTACHED_REASONS`; 0 if the call is known.
     reason: ColumnOf[GpuIndex, np.int8]
     bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset in bytes, −1 if not recorded
-    comm: dict[int, Comm]  # communication of each kernel, keyed by the event's position
+    comm: dict[int, Comm]  # communications of kernels, keyed by the event's position
     source: Positions[GpuIndex, Row]  # row of `Trace.nodes`, −1 if the event has no node
     # Position in `Tables.captured` of the call that launched the event during graph capture, −1 for none.
     captured_by: ColumnOf[GpuIndex, np.int64]
@@ -147,7 +147,7 @@ class Tables(Record):
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
-    captured: Calls  # calls recorded during graph capture, which have no times; see `CapturedGraphs`
+    captured: Calls  # calls recorded during graph capture, without times; see `CapturedGraphs`
     whole: bool = False  # True if `gpu` includes the unattached GPU events; see `with_unattached`
 
 
@@ -181,7 +181,7 @@ class UnattachedEvents(Record):
         return UnattachedEvents([], [], none, none, none, none, none, none.astype(np.int8), [])
 
 
-# Maps c10::DeviceType (c10/core/DeviceType.h) to names of devices whose allocators report to the profiler.
+# Maps c10::DeviceType (c10/core/DeviceType.h) to names of devices with allocators that report to the profiler.
 _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
 
 

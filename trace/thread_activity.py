@@ -48,8 +48,8 @@ def recently_finished(
 class BusyTime:
     """Busy time of threads up to a given time; overlapping work on a thread is counted once."""
 
-    thread: IntColumn  # thread of each piece of work, sorted by thread and start
-    start: IntColumn  # start of each piece of work, in ns
+    thread: IntColumn  # thread per piece of work, sorted by thread and start
+    start: IntColumn  # start per piece of work, in ns
     end: IntColumn  # running maximum of the end times on the thread
     total: IntColumn  # busy time (ns) before each piece of work, followed by the total
 

@@ -60,8 +60,8 @@ class Trace(RootFacts, Library):
     flat: bool  # True if nodes have the layout of schema 1.0.1: flat fields instead of `ctrl_deps` and `attrs`
     texts: RecordStore  # undecoded records of the rows of `nodes`
     nodes: Nodes  # all nodes of the file, followed by its runtime calls
-    names: list[str]  # all names; the column `name` of each table is an index into them
-    categories: list[str]  # all categories; the column `category` of each table is an index into them
+    names: list[str]  # all names; each table's column `name` is an index into them
+    categories: list[str]  # all categories; each table's column `category` is an index into them
     sync_dep: dict[int, list[int]]  # ids that each call waits for, keyed by row of `nodes`
     comm: dict[int, Comm]  # communication, keyed by row of `nodes`
     edges: IntColumn  # source row, target row and index into EDGE_KINDS; shape (m, 3)

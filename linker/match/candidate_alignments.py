@@ -29,7 +29,7 @@ _MIN_DENSITY = 0.8
 _MIN_OVERLAP = 0.3
 # Minimum share of names that both threads must have in common if they run the same program.
 _MIN_COMMON_NAMES = 0.95
-# Minimum share of placed calls among calls whose number occurs in both threads. Every program counts from 0.
+# Minimum share of placed calls among calls with numbers that occur in both threads. Every program counts from 0.
 _MIN_AGREEMENT = 0.8
 # Minimum share of numbered pairs that have the most frequent offset. In different programs, the offset varies.
 _MIN_STEADY = 0.5

@@ -168,7 +168,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
     result: list[list[_Candidate]] = []
     for t, own in enumerate(threads.ours):
         pattern, names = CallOrder(nodes.name[own], nodes.seq[own]), np.bincount(nodes.name[own] + 1, minlength=width)
-        names[0] = 0  # 0 stands for every name that Kineto lacks
+        names[0] = 0  # name 0 includes every name that Kineto lacks
         found = []
         for k, (a, b) in enumerate(theirs):
             if np.minimum(names, counts[k]).sum() < _MIN_COMMON * min(len(own), b - a):

@@ -25,7 +25,7 @@ REASONS = tuple(
 
 @dataclass(frozen=True)
 class Match:
-    call: IntColumn  # position in `CpuCalls` of each call of `EtCalls`, −1 for none
+    call: IntColumn  # position in `CpuCalls` for each call in `EtCalls`, −1 for none
     link: npt.NDArray[np.int8]  # UNLINKED, UNVERIFIED or CERTAIN for each call
     reason: npt.NDArray[np.int8]  # index into `REASONS` for each call
     method: str = ""  # name of the method that found the links, "" if none did

@@ -15,7 +15,7 @@ from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
-# MESSAGES of a kernel counts its messages, which are its last `data_deps`. MESSAGE_OF of a message is the kernel's id.
+# MESSAGES of a kernel counts its messages: its last `data_deps`. MESSAGE_OF of a message is the kernel's id.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
 # The feeder of mlcommons/chakra reads only these members of attributes, even if other members are set.
 # The feeder of ASTRA-sim accepts any integer member and throws for other members.

@@ -17,7 +17,7 @@ from ...trace.errors import ConvertError
 from ..wire_format import Cells, cut, number_cells, varint_bytes, varints
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
-# Larger messages count as damaged, because a parsed message takes 40 times its size in memory.
+# Larger messages are treated as damaged, because a parsed message takes 40 times its size in memory.
 MAX_MESSAGE_BYTES = 16 << 20
 
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])

@@ -47,7 +47,7 @@ _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
 _CLASS = 1 << 40  # The number of a lane is class · _CLASS + stream or thread.
-_HOST, _GPU, _COMM, _NOTHING = range(4)  # These classes group nodes; _NOTHING is for metadata nodes, which do not run.
+_HOST, _GPU, _COMM, _NOTHING = range(4)  # These classes group nodes; _NOTHING is for metadata nodes: they do not run.
 _COMM_STREAM = _CLASS - 1  # communications without a stream run here, so they may overlap kernels without a stream
 
 

@@ -48,7 +48,7 @@ from .sections import counterpart_texts, generated_section, stacks_section
 
 FORMAT_VERSION = "1.1"  # Files without captured graphs have this `etplus.version`.
 
-_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece, which has a few megabytes
+_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece (a few megabytes)
 _WORTH_A_PROCESS = 8  # A process gets at least this many pieces; for fewer, starting it costs more time than it saves.
 _SEPARATOR = b",\n    "
 _LINKS = (b'"unverified"', b'"certain"')
@@ -71,7 +71,7 @@ class LinkedRecords(TextRecords):
     rows: RowSource
     summary: dict[str, Any]  # the `etplus` object in the root of the file
     comm: dict[int, Comm]
-    nodes: NodeTexts  # nodes of the ET, whose bytes are copied
+    nodes: NodeTexts  # nodes of the ET; their bytes are copied
     before: bytes  # `before` and `after` are the text around the nodes of the ET, reduced to known keys.
     after: bytes
     et_id: IntColumn | None  # ids of `nodes` before they were renumbered; None if they were not

@@ -25,8 +25,8 @@ Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Maps each table of `EventPart
 _READ = (
     CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *"cuda_sync graph_event_node graph_host_node".split()}
 )
-# Duration events of these categories of Kineto (libkineto/include/ActivityType.h) are not CPU or GPU work.
-# Some of these events span the whole recording.
+# Duration events in these categories of Kineto (libkineto/include/ActivityType.h) are not CPU or GPU work.
+# Some events in these categories span the whole recording.
 _NOT_USED = frozenset(
     (
         "Trace Net overhead external_correlation cpu_instant_event cuda_event cuda_profiler_range collective_comm "

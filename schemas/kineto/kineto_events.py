@@ -39,7 +39,7 @@ class EventPart:
     frames: _Columns
     values: dict[str, list[Any]]  # Maps each column in INTERNED to its strings, indexed by code.
     phases: Counter[str]  # number of events per phase (`ph`) that are in no table
-    impossible_frames: int  # number of Python calls with impossible times, which `frames` omits
+    impossible_frames: int  # number of Python calls with impossible times, omitted from `frames`
 
 
 class EventColumns:

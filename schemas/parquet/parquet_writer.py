@@ -109,7 +109,7 @@ class _FolderWriter:
                 at = offset_in(data, value)
                 header[key] = (at, at + len(memoryview(value)))
         summary = orjson.loads(bytes(root.get("etplus", b"{}")))
-        if trace.damage:  # This includes impossible times, which no column stores.
+        if trace.damage:  # This includes impossible times; no column stores them.
             summary["damage"] = list(trace.damage)
         meta = Meta(
             FORMAT, len(trace), len(data), trace.names, trace.categories, trace.flat, list(trace.notes), summary,

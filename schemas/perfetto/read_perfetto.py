@@ -48,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 _NO_TEXT = -(2**60)  # Python calls have this index, because their arguments are not kept.
-# The items are losses, known parts of a Kineto header, `{"args": …}` of each event, and columns of events and flows.
+# The items are losses, known parts of a Kineto header, one `{"args": …}` per event, and columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
 

@@ -44,7 +44,7 @@ _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Places = npt.NDArray[np.unsignedinteger[Any]]
 Span = tuple[int, int]
-# A block has the begin and end of consecutive records, and their JSON array, which is valid until the next block.
+# A block has the begin and end of consecutive records, and their JSON array. The array is valid until the next block.
 Block = tuple[int, int, memoryview]
 
 

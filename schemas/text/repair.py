@@ -340,7 +340,7 @@ _NEVER = re.compile(rb"(?!)")
 @dataclass(frozen=True)
 class RecordLayout:
     keys: tuple[bytes, ...] = ()  # all possible keys; () if there can be any keys
-    texts: frozenset[bytes] = frozenset()  # keys whose values are arbitrary strings from the traced program
+    texts: frozenset[bytes] = frozenset()  # keys with arbitrary strings from the traced program as values
     # These keys occur only in the outermost object. If one occurs in a nested object, a closing bracket is missing.
     outer: frozenset[bytes] = frozenset()
     # This function returns True if a decoded record has all required keys.

@@ -28,7 +28,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
-# Matches Chrome's array format, which has events without an enclosing object.
+# Matches Chrome's array format: events without an enclosing object.
 _EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')

@@ -27,7 +27,7 @@ URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system 
 
 _URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # Matches URLs even if pathlib merged the slashes, but no Windows drive.
 
-# A quarter of the allowed descriptors. Other outputs get temporary files, which stay behind if the process is killed.
+# A quarter of the allowed descriptors. Other outputs get temporary files; these stay if the process is killed.
 try:
     from resource import RLIMIT_NOFILE, getrlimit
 except ImportError:  # Windows has no unnamed files.
