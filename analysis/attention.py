@@ -69,7 +69,7 @@ class Attention:
     packed: int = -1  # position of the offsets of packed sequences; their maximum lengths follow two positions later
     backward: bool = False
     window: int = -1  # position of the left window size; the right window size is the next argument
-    unknown: tuple[int, ...] = ()  # if one of these is a tensor or positive, the count depends on unrecorded data
+    unknown: tuple[int, ...] = ()  # positions; if an argument there is a tensor or positive, the count is unknown
 
     def flops(self, signature: Signature) -> int | None:
         """Return 2·heads·pairs·(d + dv), or 2·heads·pairs·(3d + 2dv) for backward, over the unmasked pairs.

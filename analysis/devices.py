@@ -37,7 +37,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     properties: dict[str, int | str | tuple[int, int]] = {}
     min_memory_gb: float = 0  # `min_memory_gb` to `max_memory_gb` is the range of memory sizes, in 10⁹ bytes
     max_memory_gb: float = float("inf")
-    # 10¹² FLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" stand for all their variants.
+    # 10¹² FLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" include all their variants.
     tflops: dict[str, Positive]
     memory_gb_s: Positive  # 10⁹ bytes per second
     multiprocessors: int | None = None  # number of SMs or CUs

@@ -58,7 +58,7 @@ class Work:
     flops: IntColumn  # −1 if the FLOPs are unknown, or if another kernel has the work of the operator
     bytes: IntColumn  # −1 in the same cases as `flops`; a lower bound if the bytes depend on unrecorded data
     most_bytes: IntColumn  # upper bound of `bytes`
-    dtype: npt.NDArray[np.int32]  # index into `dtypes`, for the dtype whose peak FLOP/s applies; 0 ("") if unknown
+    dtype: npt.NDArray[np.int32]  # index into `dtypes`; the peak FLOP/s of this dtype apply; 0 ("") if unknown
     dtypes: list[str]
     call: IntColumn  # the call in `Trace.attribution` that has these FLOPs, or else the launching call; −1 if none
     operator_ns: IntColumn  # kernel time of the operator, divided like its FLOPs; 0 if the FLOPs are unknown
@@ -344,8 +344,8 @@ class _EventGroups(NamedTuple):
     """
 
     events: IntColumn  # the events, sorted by group
-    begin: IntColumn  # position of each group's first event in `events`
-    end: IntColumn  # position after each group's last event in `events`
+    begin: IntColumn  # position of the first event in `events`, per group
+    end: IntColumn  # position after the last event in `events`, per group
     call: IntColumn  # the call that launched each group
     whole: Mask  # True if the group's first event does all the work of the call
 

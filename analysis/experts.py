@@ -58,7 +58,7 @@ class ExpertProduct(NamedTuple):
     k: int
     n: int
     weight: ByteRange  # bytes of one expert's matrix, including scales
-    experts: ByteRange  # number of experts whose weights are read
+    experts: ByteRange  # number of experts with weights that are read
     read: ByteRange  # bytes of the input rows
     written: ByteRange  # bytes of the result
 
@@ -346,7 +346,7 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
     if states is None or any(experts % one.shape[0] == 0 for one in parts):  # Other ranks hold the remaining experts.
         return None
-    # Weights of unknown dtype have at least four bits per element, and at most as many bits as an element of the rows.
+    # Weights of unknown dtype have at least four bits per element, and not more bits than an element of the rows.
     sizes, width = (states.k * states.n, states.inner * states.m), itemsize(rows.dtype) or _SUMMED
     weights = [ByteRange(size // 2, size * width) for size in sizes]
     return _of_layers(states, tokens, chosen, experts, weights, rows.dtype, narrow=1)

@@ -47,7 +47,7 @@ class Operator:
     moved: Callable[[Signature], int | None] | None = None  # bytes moved, if not the sum of inputs and outputs
     parts: int = 1  # number of kernels that share the FLOPs; two for the backward of a convolution
     product: Callable[[Signature], Product | None] | None = None
-    elements: Literal["", "input", "output", "rotated"] = ""  # the tensors whose elements `element_flops` counts
+    elements: Literal["", "input", "output", "rotated"] = ""  # `element_flops` counts the elements of these
 
 
 _OPERATORS: dict[str, Operator] = {}

@@ -179,7 +179,7 @@ def counted_elements(name: str) -> Literal["", "input", "rotated"]:
     return "input" if re.search(r"norm|_and_mul", plain) else ""
 
 
-# `attention.py` and `experts.py` count attention over caches, and experts whose weights are not among the arguments.
+# `attention.py` and `experts.py` count attention over caches, and experts if the weights are not among the arguments.
 DEPENDS_ON_DATA = (
     "vllm::moe_forward vllm::moe_forward_shared vllm::unified_attention vllm::unified_attention_with_output"
     " vllm::unified_kv_cache_update _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention"

@@ -70,7 +70,7 @@ def speed_of_two() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=32, help="number of ranks in the job (default: 32)")
-    parser.add_argument("--times", type=int, default=2, help="repetitions of each rank's traces (default: 2)")
+    parser.add_argument("--times", type=int, default=2, help="repetitions of the traces, per rank (default: 2)")
     parser.add_argument("--runs", type=int, default=2, help="number of runs; the best run is reported (default: 2)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

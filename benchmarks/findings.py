@@ -297,7 +297,7 @@ def main() -> None:
         "pairs", nargs="*", metavar="PAIR", help=f"one of {', '.join({**EXPECTED, **HELD_OUT})} (default: all)"
     )
     parser.add_argument("--traces", type=Path, help="print all findings on the traces in this folder")
-    parser.add_argument("--all", action="store_true", help="print all findings of each pair")
+    parser.add_argument("--all", action="store_true", help="print all findings for every pair")
     parser.add_argument("--gains", type=Path, action="append", help="score a folder that record_gains.py wrote")
     options = parser.parse_args()
     if options.gains:

@@ -82,7 +82,7 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("layout").add_argument
     for name, text in (("tp", "tensor-parallel ranks"), ("dp", "data-parallel ranks"), ("pp", "pipeline stages")):
         add(f"--{name}", type=int, default=1, metavar="N", help=f"{text} (default: 1)")
-    add("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks of each data-parallel group (default: 1)")
+    add("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks per data-parallel group (default: 1)")
     add("--routing", choices=get_args(Routing), help="distribution of tokens over experts (default: as recorded)")
     about = "shard optimizer state (1), also gradients (2), also parameters (3, FSDP) over dp (default: 0, DDP)"
     add("--zero", type=int, choices=range(4), default=0, help=about)

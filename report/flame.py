@@ -64,7 +64,7 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
         total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
     for level, rows in enumerate(by_depth):
         depth[rows] = level
-    kept = np.lexsort((key, depth, -total))[:most]  # Callers take at least as long as callees.
+    kept = np.lexsort((key, depth, -total))[:most]  # Callers never take less time than callees.
     order = kept[np.lexsort((key[kept], -total[kept], depth[kept]))]
     place = np.append(np.zeros(len(key), np.int64), -1)
     place[order] = np.arange(len(order))

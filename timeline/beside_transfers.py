@@ -20,7 +20,7 @@ from ..trace.index import Row
 from ..trace.intervals import Intervals, sums, union
 from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
-# An operator counts as running alone if transfers cover less than this share of its time.
+# An operator is considered to run alone if transfers cover less than this share of its time.
 _HARDLY = 0.1
 # Durations are compared only among at least this many equal operators.
 _SEVERAL = 3

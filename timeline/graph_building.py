@@ -41,7 +41,7 @@ from .thread_edges import handoffs, host_chains, without_backend_work, without_p
 SYNC_COST_NS = 3_000
 # If a launching call takes longer than this multiple of the median, it first did other work, such as loading a module.
 _SLOW = 3
-# Calls at the queue's limit take at least this many times as long as calls below the limit.
+# Calls at the queue's limit are slower than calls below the limit by at least this factor.
 _LONGER = 1.5
 # A queue limit is accepted only if it is at least this high, and blocks at least this number and share of launches.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
@@ -55,7 +55,7 @@ _NEAR_LIMIT = 8
 @dataclass(frozen=True)
 class LaunchQueue:
     limit: int | None  # None if no call waits
-    edges: Edges  # from the start of GPU work, which makes room in the queue, to the end of the call that waited for it
+    edges: Edges  # from the start of GPU work that makes room in the queue to the end of the call that waited for it
     blocked: IntColumn  # rows of the calls that waited
     typical_ns: int  # median duration of the calls that did not wait
 
@@ -308,7 +308,7 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (lag > _IDLE_SYNC_NS))
-    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # keep the last part of each call
+    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # keep the last part per call
     lag[own[named(graph.trace.names, graph.trace.nodes.name[edges.owner[own]], SYNCHRONIZE)]] = SYNC_COST_NS
     return lag
 

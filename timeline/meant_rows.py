@@ -32,7 +32,7 @@ class Within:
         return text == self.value if self.exact else self.value in text
 
 
-# `Within.key` has one of these values.
+# Possible values of `Within.key`.
 PARTS = ("phase", "module", "source", "op", "step", "window")
 
 

@@ -61,7 +61,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     traces = [graph.trace for graph in graphs]
     joined = find_rendezvous(traces)
     rendezvous, offset = joined.found, joined.begin_ns
-    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # the start of each rank becomes the common start
+    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # all ranks get one common start
     first_row = np.cumsum([0, *(len(trace) for trace in traces)])
     start, end = (
         np.concatenate([_moved(getattr(graph, name), by) for graph, by in zip(graphs, shift, strict=False)])
@@ -169,7 +169,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     recorded = all(trace.times_recorded for trace in traces)
     clocks = clock_offsets(synchronizing(collectives) or collectives, messages) if recorded else []
     offsets = {clock.rank: clock.offset_ns for clock in clocks}
-    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # row of each communication, keyed by node ID
+    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications, keyed by node ID
     for trace in traces:
         communicating = comm_rows(trace)
         rows.append(dict(zip(trace.nodes.id[communicating].tolist(), communicating.tolist(), strict=True)))

@@ -22,7 +22,7 @@ from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .topological_order import issue_order
 
-# `Edges.kind` has one of these values. GONE marks a removed edge, which has no effect.
+# Possible values of `Edges.kind`. GONE marks a removed edge without effect.
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
 # Tables use these names for the kinds of edges.
 LINK_KINDS = (
@@ -37,7 +37,7 @@ class Edges:
     target: IntColumn
     lag: IntColumn  # measured minimum time from source to target, in ns
     kind: npt.NDArray[np.int8]
-    owner: IntColumn  # row whose time the lag is (HOST, DURATION, COMM), else −1
+    owner: IntColumn  # the lag is the time of this row (HOST, DURATION, COMM), else −1
     capped: npt.NDArray[np.bool_]  # True if the lag is at most the fitted constant for this kind of edge (`Constants`)
 
     __repr__ = brief
@@ -83,7 +83,7 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-# A removed edge has this lag, which leads to a time before every point.
+# A removed edge has this lag. It leads to a time before every point.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
 # If the spans have fewer heads than this on average, it is faster to visit each head separately.

@@ -21,7 +21,7 @@ from .graph_events import GraphEvents
 from .replay_graph import HANDOFF, HOST, ORDER, Edges
 
 _QUERY = re.compile(r"Query$")
-# The polling loops of PyTorch's NCCL watchdog consist of these calls (ProcessGroupNCCL.cpp). The watchdog changes the
+# The polling loops of PyTorch's NCCL watchdog make only these calls (ProcessGroupNCCL.cpp). The watchdog changes the
 # capture mode around each query, and destroys the events of completed work.
 _BESIDE_QUERY = re.compile(
     r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"

@@ -49,7 +49,7 @@ def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArr
     if not left.any():
         return []
     inside = left[source] & left[target]
-    # Every leftover node waits for another leftover node, so a walk along the lowest of these nodes must find a cycle.
+    # Every leftover node waits for another leftover node, so a walk along the lowest such nodes must find a cycle.
     waits_for = np.full(count, count, dtype=np.int64)
     np.minimum.at(waits_for, target[inside], source[inside])
     seen: dict[int, int] = {}

@@ -43,7 +43,7 @@ _MOST = 5.0
 _SHARES = (1.5, 1.2, 2.0)
 # These factors apply if no step was timed before the window, and if no operators show the costs.
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
-# Host time of this length without recorded events is sleep, I/O or Python code, which recording does not slow down.
+# Host time of this length without recorded events is sleep, I/O or Python code. Recording does not slow it down.
 PAUSE_NS = 1_000_000
 # A measurement was interrupted if it exceeds the median of its kind by this factor and by this many ns.
 _INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
@@ -61,12 +61,12 @@ _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}
 class RecordingCosts:
     """Costs of recording, in ns per event."""
 
-    inside: float  # cost at the end of an operator, which is part of its self time
+    inside: float  # cost at the end of an operator, included in its self time
     argument: float  # additional cost per argument of the operator
-    outside: float  # cost before the start of an operator, which is part of its caller's time
-    annotation: float  # cost before the start of an annotation, which is part of its caller's time
+    outside: float  # cost before the start of an operator, included in its caller's time
+    annotation: float  # cost before the start of an annotation, included in its caller's time
     frames: float  # cost of recording the Python frames before an operator that Python calls
-    runtime: float  # cost of a runtime call, which is part of its self time
+    runtime: float  # cost of a runtime call, included in its self time
     fitted: bool = False  # True if the costs of operators were fitted to the trace
 
     def of_rows(self, trace: Trace) -> tuple[IntColumn, IntColumn]:

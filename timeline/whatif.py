@@ -139,7 +139,7 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"unknown what-if {text!r}; for example 'kernel:name~gemm*0.5', 'cpu*0', 'remove op:aten::copy_'")
 
 
-# Returns the time of each graph row at the device's peaks, in int64 ns; −1 if unknown.
+# Returns, for each graph row, its time at the device's peaks, in int64 ns; −1 if unknown.
 Bounds = Callable[[], IntColumn]
 
 

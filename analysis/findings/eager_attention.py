@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _REACH = 8  # the most items between softmax and a GEMM: enough for scale, mask, cast, dropout and copies
 # Maximum number of attention sizes to replay. Each size has its own factor and costs a pass over the replay edges.
 _CLASSES = 8
-# Number of queries and of keys in a tile of a fused kernel. A partial tile takes as long as a full tile.
+# Number of queries and of keys in a tile of a fused kernel. Partial and full tiles take the same time.
 _TILE = 64
 # Share of the bound that fused kernels reach: low, usual, high. The bound is the longer of FLOP time and byte time.
 # FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 for head sizes 64 and 128.

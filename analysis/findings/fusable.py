@@ -57,7 +57,7 @@ _STEP = re.compile(r"Optimizer\.step#")
 class FusableChain:
     """Consecutive items. Judging by the shapes, each item reads the output of the previous item."""
 
-    items: tuple[int, ...]  # positions of the items, which are on one stream
+    items: tuple[int, ...]  # positions of the items, all on one stream
     fused_ns: float  # estimated time of one fused kernel
     saved_bytes: int  # This is 0 if sizes are unknown.
 

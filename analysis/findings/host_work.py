@@ -151,7 +151,7 @@ class PythonOverhead(OfWorstRank):
         trace, calls = of.trace, of.trace.calls
         within = union(trace.steps.start, trace.steps.end)
         if len(trace.gpu) or not within.length:
-            return  # If the trace has a GPU, this time matters only while the GPU waits, which `LaunchBound` reports.
+            return  # If the trace has a GPU, this time matters only while the GPU waits, and `LaunchBound` reports it.
         ops = np.flatnonzero((trace.hierarchy.top == np.arange(len(calls))) | (trace.origin.phase == DATA))
         busy = intersection(union(calls.ts[ops], calls.end[ops]), within).length
         outside = within.length - busy

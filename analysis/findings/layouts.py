@@ -37,7 +37,7 @@ _LEAST_LAYOUT = 0.02
 _LEAST_COPIES = 0.03
 # Minimum size of a copy. Smaller copies spend most of their time on call overhead.
 _LEAST_COPY_BYTES = 1 << 16
-# Minimum duration of a copy whose size is not recorded.
+# Minimum duration of a copy of unrecorded size.
 _LEAST_COPY_NS = 5_000
 # Minimum share of device time. If only cheap operators (activations, norms) are recomputed, the share is smaller.
 # Recomputing only these operators already saves most of the memory.

@@ -27,7 +27,7 @@ _LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth (if the peak i
 _CACHED_BYTES = 64 << 20  # If the cache size is unknown, smaller transfers are assumed to be cached.
 
 
-_BEST = 80  # This percentile of the rates counts as the best rate, because caches may speed up individual events.
+_BEST = 80  # This percentile of the rates is used as the best rate, because caches may speed up individual events.
 # Maximum number of shapes to replay, longest first. Each shape costs a pass over the replay edges.
 _REPLAYED = 16
 _LEAST_SLOW = 3  # Minimum number of slow events per shape, because a single event may be slow by chance.

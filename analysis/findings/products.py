@@ -52,7 +52,7 @@ class ProductGroup:
     # Positions of the GEMMs in `WorkItems`.
     items: tuple[int, ...]
     op: str
-    # Dimensions of each GEMM; None if shapes are not recorded.
+    # Dimensions per GEMM; None if shapes are not recorded.
     extents: Product | None
     # The dtype is "tf32" if the kernel name contains it.
     dtype: str

@@ -102,7 +102,7 @@ class RankTimes:
 class TimesOfJob:
     ranks: tuple[RankTimes, ...]  # one entry per trace of the case, in order
     joint: tuple[Matched, ...]  # collectives of all ranks that act as barriers: no rank leaves before all ranks arrive
-    offsets: dict[int, int]  # clock offset of each rank in ns; positive if its clock is ahead
+    offsets: dict[int, int]  # clock offset per rank in ns; positive if its clock is ahead
 
 
 def job_times(case: Case) -> TimesOfJob:

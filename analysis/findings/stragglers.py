@@ -26,7 +26,7 @@ EXPLAINS = 0.5  # The rank's extra work must explain at least this share of the 
 LATE_FROM = 0.5  # The lateness starts with the first wait for the rank that reaches this share of the median wait.
 # `UnlikeWork` is reported if at least this share of calls and GPU events, compared by name, differs.
 UNLIKE = 0.1
-UNEXPLAINED = 0.05  # Other ranks must wait at least this share of the makespan for a straggler whose cause is unknown.
+UNEXPLAINED = 0.05  # Other ranks must wait at least this share of the makespan if a straggler's cause is unknown.
 _MOST_NAMED = 3  # At most this many causes are replayed, each separately.
 _NAME = 60
 

@@ -57,7 +57,7 @@ _VIEWS_TEXT = (
 )
 _VIEWS = frozenset(_VIEWS_TEXT.split())
 _LONGEST_NAME = 80
-# Each of these operators forms one item with all its callees, such as `addmm` with the copy of the bias.
+# Each operator listed here forms one item with all its callees, such as `addmm` with the copy of the bias.
 _WHOLE_TEXT = (
     "mm bmm addmm baddbmm addbmm mv addmv dot _softmax _log_softmax native_layer_norm native_batch_norm native_dropout"
     " mkldnn_convolution convolution_backward"
@@ -81,12 +81,12 @@ class WorkItems:
     trace: Trace  # the trace, with all GPU events, even if they have no row
     shell: str  # the shell argument that selects the trace
     on_device: bool  # True if the items are GPU events
-    lane: IntColumn  # int64 number of each item's stream or thread
-    ts: IntColumn  # int64 start of each item, ns
-    end: IntColumn  # int64 end of each item, ns
-    ns: IntColumn  # int64 duration of each item's events or CPU operator, ns
-    kind: npt.NDArray[np.int8]  # int8 kind of each item, such as POINTWISE_WORK
-    call: IntColumn  # int64 position of each item's operator in `calls`; −1 if there is none
+    lane: IntColumn  # for each item, the int64 number of its stream or thread
+    ts: IntColumn  # for each item, its int64 start, ns
+    end: IntColumn  # for each item, its int64 end, ns
+    ns: IntColumn  # for each item, the int64 duration of its events or CPU operator, ns
+    kind: npt.NDArray[np.int8]  # for each item, its int8 kind, such as POINTWISE_WORK
+    call: IntColumn  # for each item, the int64 position of its operator in `calls`; −1 if there is none
     calls: Calls  # the calls of the trace, then the calls recorded while capturing graphs
     first: IntColumn  # int64 position in `event` at which each item begins, plus the end
     event: IntColumn  # int64 positions of the items' GPU events or calls

@@ -34,13 +34,13 @@ class EdgeLatencies(msgspec.Struct, frozen=True):  # all durations are in ns
     # Maps each place to its median duration. A place is a hash of the names and shapes on the call stack, the device,
     # and the number of earlier repetitions in the iteration.
     places: dict[str, int]
-    # Maps each `transfer_key` (kind, size and group size) to the minimum duration, which includes no waiting.
+    # Maps each `transfer_key` (kind, size and group size) to the minimum duration without waiting.
     transfers: dict[str, int] = {}
     # host_ratio, device_ratio: iteration time divided by the sum of its edges' medians. The ratio exceeds 1 if times
     # are skewed or rounded to µs, because a sum of medians is then less than the median of the sums.
     host_ratio: float = 1.0
     device_ratio: float = 1.0
-    collectives: dict[str, int] = {}  # median duration of CPU collectives, which includes waiting
+    collectives: dict[str, int] = {}  # median duration of CPU collectives, including waiting
 
     __repr__ = brief
 

@@ -28,7 +28,7 @@ class KernelModel(msgspec.Struct, frozen=True):
     jobs: int = 0  # number of jobs that the held-out traces belong to
     # Maps each candidate order (names joined by " > ") to the typical and total error per held-out trace (`errors_of`).
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
-    # Maps the name of each cost model from another package to its fitted data (`CostModel.state`).
+    # Maps the names of cost models from other packages to their fitted data (`CostModel.state`).
     states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # omitted from the file if empty
 
     __repr__ = brief

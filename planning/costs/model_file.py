@@ -20,7 +20,7 @@ from .registry import Costs
 
 VERSION = 2
 _LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # This finds integers that may exceed MAX_NS.
-# If a share u of a trace is unknown, its interval uses held-out traces of which at most 2u (or 10%) is unknown.
+# If a share u of a trace is unknown, its interval uses held-out traces with an unknown share of at most 2u (or 10%).
 _LITTLE, _MUCH = 0.1, 2.0
 
 _FARTHEST = 30.0  # In a valid file, |log ratio| is less than this: e³⁰ turns 30 ms into 10,000 years.
@@ -53,7 +53,7 @@ class FittedModel(msgspec.Struct, frozen=True):
     gpu: tuple[MeasuredTask, ...]  # gpu, cpu: median times of identical tasks
     cpu: tuple[MeasuredTask, ...]
     devices: tuple[Device, ...] = ()  # device records that the user provided
-    calibration: float = 1.0  # measured / predicted time of those fitted traces that have no GPU events
+    calibration: float = 1.0  # measured / predicted time of the fitted traces that have no GPU events
     # for each trace, the outlier iterations that the fit leaves out
     outliers: tuple[tuple[Outlier, ...], ...] = ()
     executed: MeasuredHere | None = None  # operators timed on this machine; they take precedence

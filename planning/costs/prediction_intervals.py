@@ -98,7 +98,7 @@ def _spread(events: list[tuple[float, int]]) -> Spread:
 
 
 _ROUNDING = 1e-9
-# Levels of similarity, closest first, to the most similar fitted event whose size is within a factor of `_NEAR`.
+# Levels of similarity, closest first, to the most similar fitted event with a size within a factor of `_NEAR`.
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 NEW = LEVELS[-1]
 _NEAR = 8.0  # Sizes (time at the peak rate) of similar events differ by at most this factor.

@@ -193,8 +193,8 @@ _STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372,
 _NORMAL = 1.282
 # An end-to-end interval has at least this half width in log time, because no replay reproduces its recording exactly.
 _LEAST_HALF = 0.01
-# If no trace was held out, the half width in log time is `_USUAL`. The prior standard deviation `_BEFORE` counts as one
-# held-out trace. The prior was measured on CPU jobs, each predicted from nine other jobs.
+# If no trace was held out, the half width in log time is `_USUAL`. The prior standard deviation is `_BEFORE`, with the
+# weight of one held-out trace. The prior was measured on CPU jobs, each predicted from nine other jobs.
 _USUAL, _BEFORE = 0.3, 0.2
 
 

@@ -47,7 +47,7 @@ MODELS: dict[str, type[CostModel]] = {
     "grown": Extrapolated,
     "mean": KindMean,
 }
-ORDER = ("measured", UTILIZATION)  # For GPU events, the first of these models that can predict the event wins.
+ORDER = ("measured", UTILIZATION)  # For GPU events, the first model that can predict the event wins.
 CPU_ORDER = ("measured", "between", "mean")  # For CPU operators, the models are tried in this order.
 
 

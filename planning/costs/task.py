@@ -25,7 +25,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     category: str = "kernel"  # "kernel", "gpu_memcpy", "gpu_memset", or "cpu_op"
     inputs: tuple[Tensor, ...] = ()  # inputs, outputs: the operator's tensors
     outputs: tuple[Tensor, ...] = ()
-    # flops, bytes: those of the whole operator or, for a memcpy or collective, of the event. None if unknown.
+    # flops, bytes: work of the whole operator or, for a memcpy or collective, of the event. None if unknown.
     flops: int | None = None
     bytes: int | None = None
     dtype: str = "float32"  # dtype that determines the peak rate

@@ -34,7 +34,7 @@ from .bound import bound_of, device_of
 from .measured_tasks import MeasuredTask
 from .task import Task
 
-# The law has these terms. The name of each label starts with the name of a term.
+# The law has these terms. The names of labels start with the name of a term.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 # Initial start-up times in ns: for known work (True), for unknown work, and for collectives (ranks must synchronize).
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
@@ -200,8 +200,8 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
 
 
 class Utilization(msgspec.Struct, frozen=True):
-    known: Law  # law for events whose FLOPs or bytes are known
-    unknown: Law  # law for events of which only the grid is known
+    known: Law  # law for events with known FLOPs or bytes
+    unknown: Law  # law for events with a known grid but unknown FLOPs and bytes
     named: Law | None = None  # law for all other events; if None (old files), `unknown` is used
 
     __repr__ = brief

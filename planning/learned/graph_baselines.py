@@ -12,7 +12,7 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
-_LEAST_ERROR = 1e-3  # Smaller errors count as this, so that one exact prediction does not make the geometric mean zero.
+_LEAST_ERROR = 1e-3  # Smaller errors are raised to this, so that one exact prediction does not make the mean zero.
 
 Floats = npt.NDArray[np.float64]
 

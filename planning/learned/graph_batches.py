@@ -51,8 +51,8 @@ class GraphBatch:
     row: Tensor  # shape (n): for each node, its row in the last layer; nodes of a graph are adjacent
     graph: Tensor  # shape (n): for each node, the index of its graph
     rows: Tensor  # for each graph, its number of feature rows and of rows in each layer
-    node_log: Tensor  # shape (n): log of each node's self time in ns; NaN if unknown
-    graph_log: Tensor  # shape (g): log of each graph's time in ns
+    node_log: Tensor  # shape (n): for each node, the log of its self time in ns; NaN if unknown
+    graph_log: Tensor  # shape (g): for each graph, the log of its time in ns
 
     @property
     def work(self) -> int:

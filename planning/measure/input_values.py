@@ -18,7 +18,7 @@ class Given(NamedTuple):
     """The properties of a call that determine the contents of its tensors."""
 
     op: str  # the name, stripped of its namespace and of an in-place operator's trailing underscore
-    # for each argument, the shapes of its tensors; None stands for a list element that is not a tensor
+    # for each argument, the shapes of its tensors; None represents a list element that is not a tensor
     shapes: Mapping[str, Sequence[tuple[int, ...] | None]]
     numbers: Mapping[str, Any]  # values of the other arguments
     results: Sequence[tuple[int, ...]]  # shapes of the returned tensors

@@ -34,7 +34,7 @@ class Conditions(msgspec.Struct, frozen=True):
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str  # hash of operator, shapes, strides, dtypes and numeric arguments (`RecordedCall.key`)
     op: str  # qualified name of the operator
-    shapes: str  # shapes, dtypes: those of the call's tensors, such as "4x8 8x2" and "float32"
+    shapes: str  # shapes, dtypes: shapes and dtypes of the tensors, such as "4x8 8x2" and "float32"
     dtypes: str
     ns: float  # ns, iqr_ns: median and interquartile range over `runs` calls, including callees
     iqr_ns: float

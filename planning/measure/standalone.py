@@ -21,7 +21,7 @@ _LONGEST_QUEUE = 256
 _MOST_SINGLE_RUNS = 200
 _BLOCK_S = 100e-6
 _LEAST_BLOCKS = 3
-# A call's tensors are copied at most this many times, up to this many bytes, which exceed the caches of a core.
+# A call's tensors are copied at most this many times, up to this many bytes (more than the caches of a core hold).
 _MOST_COPIES, _COPIES_BYTES = 64, 8 << 20
 _MOST_S = 1.0
 

@@ -33,11 +33,11 @@ _TOO_LARGE, _NOT_ASKED, _NO_TIME = "over --max-bytes", "not among --ops", "over 
 class Options:
     """Selection and limits for a measurement."""
 
-    ops: Pattern[str] | None = None  # measure only operators whose name matches; None measures all operators
+    ops: Pattern[str] | None = None  # measure only operators with a matching name; None measures all operators
     budget_s: float | None = None  # time limit for the whole measurement
     timeout_s: float = 30.0  # time limit for each call
     threads: int = 0  # number of torch threads; 0 means torch's default
-    max_bytes: int = MAX_BYTES  # memory limit for the tensors of each call
+    max_bytes: int = MAX_BYTES  # memory limit per call, for its tensors
     rounds: int = 5  # number of passes over all calls; several passes average out slow changes in the machine's speed
 
 

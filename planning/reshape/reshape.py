@@ -35,7 +35,7 @@ class Underived:
 
     op: str
     count: int
-    first: int  # number of calls whose input shapes are known, so that the gap starts here
+    first: int  # number of calls with known input shapes, so that the gap starts here
     share: float  # share of the GPU time, or of the operator self time if the trace has no GPU events
 
 
@@ -49,7 +49,7 @@ class Reshaped:
     repeats: npt.NDArray[np.float64]
     sizes: tuple[SizeChange, ...]
     calls: int  # number of operator calls
-    changed: int  # number of operator calls whose shapes changed
+    changed: int  # number of operator calls with changed shapes
     underived: tuple[Underived, ...]
 
     __repr__ = brief

@@ -22,7 +22,7 @@ class Clipping:
 
     storages: frozenset[int] = frozenset()  # storages of the gradients
     joined: frozenset[int] = frozenset()  # rows of calls that combine the gradients' norms into the total norm
-    # rows of calls whose results must be combined over ranks in an unknown way
+    # rows of calls with results that must be combined over ranks in an unknown way
     unknown: frozenset[int] = field(default_factory=frozenset)
     scaled: frozenset[int] = field(default_factory=frozenset)  # rows of calls that check for infinite gradients
     # storages that calls around the optimizer use together with a parameter, such as averaged weights

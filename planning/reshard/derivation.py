@@ -32,7 +32,7 @@ from .sequence_regions import SequenceRegions, divide_sequence
 from .step_calls import SUM_IN_PLACE, Call, pruned, walked
 from .wraps import chosen_wraps
 
-# The result sizes of these operators depend on tensor values.
+# These operators have result sizes that depend on tensor values.
 _OF_DATA = frozenset(
     ("aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount")
 )
@@ -52,7 +52,7 @@ class Derivation:
     model: Model
     plan: Plan
     layout: Layout
-    recorded: Layout  # layout of the recorded job, of which one rank provided the model
+    recorded: Layout  # layout of the recorded job; one rank of the job provided the model
     microbatches: int
     rank_batch: int  # samples per step on a data-parallel rank; 0 if no batch was found
     extents: NewExtents
@@ -108,7 +108,7 @@ class Derivation:
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
         sized = [(p.number, prod(self.sizes(p)), p.itemsize, p.dtype) for p in ready]
-        if self.finds_unused:  # DDP keeps its initial buckets, which are in parameter order (`_ddp_init_helper`)
+        if self.finds_unused:  # DDP keeps its initial buckets, in parameter order (`_ddp_init_helper`)
             return fill_buckets(sorted(sized), self.layout.bucket_mib)[::-1]
         return fill_buckets(sized, self.layout.bucket_mib)
 

@@ -15,7 +15,7 @@ from ..reshape.shapes.extents import Extents
 from .model import GivenTensor, Parameter, Weights, given_tensors
 from .step_calls import VIEWS, Call, tensor_values
 
-# A router uses one of these operators to choose experts along the last dimension of the scores.
+# A router uses such an operator to choose experts along the last dimension of the scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
 GROUPED = "grouped_mm"  # the names of GEMMs over all experts contain this
 _STACKED_DIMS = 3  # a tensor with all experts' weights has three dimensions: experts, rows, columns
@@ -49,7 +49,7 @@ class ExpertLayer:
     top: int  # number of experts chosen per token
     router: int  # index of the call that chooses experts
     experts: tuple[Expert, ...]  # the experts in order; a single entry if one GEMM computes all of them
-    stacked: tuple[Parameter, ...]  # parameters whose first dimension is the expert
+    stacked: tuple[Parameter, ...]  # parameters with the expert as first dimension
     scatter: int = -1  # index of the call that distributes tokens; −1 if each expert selects its own tokens
     gather: int = -1  # index of the call that joins the outputs
     counts: tuple[int, ...] = ()  # indices of the calls that compute token counts

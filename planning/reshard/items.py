@@ -68,7 +68,7 @@ class RecordedOp:
     call: Call
     changed: Mapping[int, int]  # new values of extent classes
     microbatch: int = 0  # index of the microbatch; it makes tensor numbers unique
-    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # maps an inner call's row to what follows it
+    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # maps an inner call's row to later items
     shard: Shard | None = None  # part of the parameters, gradients and optimizer state on this rank
     divided: Set[int] | None = None  # storages that `shard` applies to; None means all
 
@@ -83,7 +83,7 @@ class SyntheticOp:
     dtype: str
     itemsize: int
     listed: bool = False  # True if the operator takes its inputs as one list
-    wrap: str | None = None  # label of the FSDP unit whose gradients this operator copies
+    wrap: str | None = None  # the operator copies gradients of the FSDP unit with this label
 
     @property
     def schema(self) -> str:

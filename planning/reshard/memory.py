@@ -157,7 +157,7 @@ class _Lives:
             elif isinstance(item, SyntheticOp) and item.wrap is not None:
                 self._reduce(item)
             elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and self._reduced:
-                self._added = True  # this adds gradients to those of an earlier microbatch
+                self._added = True  # this adds gradients to the gradients from an earlier microbatch
         if self._added:
             self._kept.pop().last = self.place
         self._close(self._kept)

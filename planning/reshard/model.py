@@ -96,8 +96,8 @@ class Weights:
     by_storage: dict[int, list[Region]] = field(default_factory=dict)  # keyed by storage in the forward pass
     by_number: dict[int, Parameter] = field(default_factory=dict)  # keyed by tensor number in the forward pass
     by_shard: dict[int, Parameter] = field(default_factory=dict)  # keyed by the storage of the parameter's shard (FSDP)
-    part: Shard | None = None  # part of each parameter that the recorded optimizer updates; None means all
-    frozen: list[Parameter] = field(default_factory=list)  # their numbers follow those of `parameters`
+    part: Shard | None = None  # the recorded optimizer updates this part of every parameter; None means all
+    frozen: list[Parameter] = field(default_factory=list)  # their numbers follow the numbers of `parameters`
     # if the optimizer has several parameter groups: maps rows of its calls on lists to the parameters in the lists
     lists: dict[int, Lists] = field(default_factory=dict)
 
@@ -220,7 +220,7 @@ class Model:
     blocks: list[Wrap] = field(default_factory=list)  # FSDP units inferred from repeated calls
     # buffers that had to be inferred because no broadcast was recorded
     inferred: list[Buffer] = field(default_factory=list)
-    sink: Shape | None = None  # extents of the model output, which DDP copies if `find_unused_parameters` is set
+    sink: Shape | None = None  # extents of the model output; DDP copies it if `find_unused_parameters` is set
     finds_unused: bool = False
     loose_blocks: bool = False  # True if a different division into `blocks` is equally likely
     own_buffers: bool = False  # True if DDP's broadcast of `buffers` was recorded

@@ -25,8 +25,8 @@ _FLUSH_AT = "ViewBackward0"
 class Division:
     extent: int
     size: int
-    columns: tuple[int, ...]  # numbers of the parameters whose first dimension is this extent
-    rows: tuple[int, ...]  # numbers of the parameters whose second dimension is this extent
+    columns: tuple[int, ...]  # numbers of the parameters with this extent as first dimension
+    rows: tuple[int, ...]  # numbers of the parameters with this extent as second dimension
     unit: int  # first unit that uses any of the parameters
 
     __repr__ = brief

@@ -102,8 +102,8 @@ class _Builder:
         self.tensors = 1 << 40
         self.busy: dict[Any, tuple[int, int]] = {}  # for each lane, the end and ID of its last event
         self.pending: dict[str, tuple[int, int]] = {}
-        self.waiting: list[int] = []  # IDs of communication nodes whose results the next call reads
-        self.joins = defaultdict[Any, list[int]](list)  # for each lane, IDs of what its next event waits for
+        self.waiting: list[int] = []  # IDs of communication nodes; the next call reads their results
+        self.joins = defaultdict[Any, list[int]](list)  # for each lane, IDs that its next event waits for
         self.before: dict[int, int] = {}  # for each thread, its last topmost operator
         self.seq: defaultdict[str, int] = defaultdict(int)
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id

@@ -43,7 +43,7 @@ _VIEWS = (
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
 VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # these create views or allocate memory
-# These are copies and calls on scalars, which each layout adds as needed.
+# These are copies and calls on scalars. Each layout adds them as needed.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
@@ -72,7 +72,7 @@ class Call:
     operator: bool  # False for an annotation
     ts: int  # ts, end: recorded times in ns
     end: int
-    sequence: int  # PyTorch's sequence number, which links a backward call to its forward call; −1 if there is none
+    sequence: int  # PyTorch's sequence number; it links a backward call to its forward call; −1 if there is none
     inputs: _Tensors  # extents of the tensors in each argument
     results: _Tensors
     signature: Signature | None

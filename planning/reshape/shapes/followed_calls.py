@@ -27,7 +27,7 @@ _BACKWARD = "autograd::engine::evaluate_function"
 _ACCUMULATION = f"{_BACKWARD}: torch::autograd::AccumulateGrad"
 # Calls with these prefixes use only parameters, their gradients and optimizer states.
 _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed.ddp.reducer"
-# A collective with one of these prefixes belongs to data parallelism if it reduces gradients.
+# Collectives with these prefixes belong to data parallelism if they reduce gradients.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 _DIVIDES = "FSDP::"  # FSDP2 annotations start with this
 _TRANSPOSES = "transpose_"  # swaps extents in place; recorded sizes do not show this if the extents are equal
@@ -56,7 +56,7 @@ class Source(NamedTuple):
 @dataclass
 class Shapes:
     extents: Extents = field(default_factory=Extents)
-    # inputs, results: for the row of each call, the tensors of each argument; None stands for an undefined tensor
+    # inputs, results: maps the row of a call to the tensors per argument; None represents an undefined tensor
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)  # ordered by first use

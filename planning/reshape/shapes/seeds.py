@@ -17,7 +17,7 @@ class _Claim:
 
     root: int
     size: int
-    votes: int  # number of layers (operators with weights) whose data have this extent
+    votes: int  # number of layers (operators with weights) that have this extent in their data
     mixed: bool  # True if operators mix elements along this extent
     place: int  # first position of the extent in any input's shape
 

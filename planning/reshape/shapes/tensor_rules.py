@@ -12,7 +12,7 @@ _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
-FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators whose caller chooses the result sizes
+FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators with result sizes that the caller chooses
 RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # operators of this kind that create random data
 
 

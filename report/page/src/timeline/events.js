@@ -2,7 +2,7 @@
 
 import { integers } from "../units.js";
 
-const MOST_CHECKED = 400; // maximum number of events whose details are compared in a loop
+const MOST_CHECKED = 400; // maximum number of events to compare in detail in a loop
 
 /**
  * A place in the timeline; the timeline shows the longest event there:

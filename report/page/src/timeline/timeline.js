@@ -28,7 +28,7 @@ export class Timeline {
     this.rows = rowsOf(data);
     this.names = new Set(data.names);
     this.tiles = new Tiles(data.tiles, () => this.redraw());
-    this.numbers = numbersOf(data.count); // the number of each block's first event
+    this.numbers = numbersOf(data.count); // for each block, the number of its first event
     /** @type {any[]} */
     this.sources = [data]; // sources of drawn calls: merged blocks, then the tiles in view
     this.from = 0;
