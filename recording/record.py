@@ -256,10 +256,10 @@ def record(
         UsageError: PyTorch is missing, a number is too small, the name is a path, another Execution Trace is
             being recorded, or the loop ended before the window. Incomplete files are removed.
     """
-    options = _profile_options(wait, warmup, active, activities, all_threads)
-    options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}
     if name and Path(name).name != name:
         raise UsageError(f"name={name!r} becomes part of file names; pass the folder as out_dir")
+    options = _profile_options(wait, warmup, active, activities, all_threads)
+    options |= {"record_shapes": record_shapes, "with_stack": with_stack, "profile_memory": profile_memory}
     rank, folder = _rank(), Path(out_dir)
     stem = f"{name}.rank-{rank}" if name else f"rank-{rank}"
     folder.mkdir(parents=True, exist_ok=True)

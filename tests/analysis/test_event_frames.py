@@ -50,7 +50,7 @@ def test_frames_keep_nulls_and_say_units() -> None:
     frame, table = trace.device_events.to_pandas(), trace.device_events.to_arrow()
     assert list(frame.columns) == table.column_names == [column.name for column in EventFrame.columns()]
     assert table.schema.field("delay_ns").metadata == {
-        b"unit": b"ns", b"about": b"Delay from launch call end to event start; at least 0."}  # fmt: skip
+        b"unit": b"ns", b"about": b"Time from the end of the launch call to the event's start; at least 0."}  # fmt: skip
     expected = plain(trace.device_events._columns())
     for name in frame.columns:
         assert table.column(name).to_pylist() == expected[name], name
