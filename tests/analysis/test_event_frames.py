@@ -49,8 +49,8 @@ def test_frames_keep_nulls_and_say_units() -> None:
     trace = linked("pairs/gpu_shaped_from_cpu")
     frame, table = trace.device_events.to_pandas(), trace.device_events.to_arrow()
     assert list(frame.columns) == table.column_names == [column.name for column in EventFrame.columns()]
-    assert table.schema.field("delay_ns").metadata == {
-        b"unit": b"ns", b"about": b"Time from the end of the launch call to the event's start; at least 0."}  # fmt: skip
+    about = b"Time from the end of the launch call to the event's start; at least 0."
+    assert table.schema.field("delay_ns").metadata == {b"unit": b"ns", b"about": about}
     expected = plain(trace.device_events._columns())
     for name in frame.columns:
         assert table.column(name).to_pylist() == expected[name], name
