@@ -23,7 +23,7 @@ The server uses standard input and output, reads only the given traces, each onc
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Answer questions about traces over the Model Context Protocol (needs the extra mcp)."
+    parser.description = "Answer questions about traces over the Model Context Protocol (needs the `mcp` extra)."
     parser.epilog = _EPILOG
     add_inputs(parser, "several traces are the ranks of one job")
 

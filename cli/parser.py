@@ -34,17 +34,17 @@ GROUPS = {
         "analyze": "print tables: streams, modules, operators, kernels, memory",
         "report": "write one HTML page: timeline, findings, GPU time, roofline, communication",
         "diff": "compare two traces or two jobs: show slowdowns and their causes",
-        "sql": "query the tables of traces with SQL (needs the extra frames)",
+        "sql": "query the tables of traces with SQL (needs the `frames` extra)",
     },
     "Predict": {
         "replay": "replay the timeline and try what-if changes",
         "predict": "predict the time of a trace with a fitted model",
         "reshard": "derive the traces of another parallel layout from a recorded job",
-        "measure": "time the operators of a trace on this machine (needs the extra torch)",
+        "measure": "time the operators of a trace on this machine (needs the `torch` extra)",
     },
     "Other": {
         "demo": "link and convert a bundled pair of real traces, and show the report",
-        "mcp": "answer an agent's questions about traces (needs the extra mcp)",
+        "mcp": "answer an agent's questions about traces (needs the `mcp` extra)",
     },
 }
 # A command named X is the module X in this package.
@@ -52,7 +52,7 @@ GROUPS = {
 TASKS = {
     "predict fit": "fit a cost model to linked traces",
     "predict run": "predict the time of a trace with a fitted model",
-    "predict train": "train a neural network that predicts graph run times (needs the extra learn)",
+    "predict train": "train a neural network that predicts graph run times (needs the `learn` extra)",
     "predict evaluate": "compare neural networks with simple baselines on held-out graphs",
 }
 # A task of `predict` is the module `predict_TASK`, such as predict_fit.

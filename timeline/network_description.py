@@ -94,7 +94,7 @@ class Network:
         Args:
             kind: a CollectiveCommType, SEND, or RECV.
             size: bytes of one rank's input, as in `message_bytes`.
-            ranks: the ranks, or a number of consecutive ranks (for a message: two ranks in different units).
+            ranks: the ranks of the group, or their number if consecutive. For a message, 2 means different units.
             at: which value of the efficiency's range to use.
         """
         if kind in (SEND, RECV):

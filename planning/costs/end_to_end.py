@@ -77,7 +77,7 @@ class Prediction:
     notes: tuple[str, ...] = field(default=())
     shapes: tuple[Reshaped, ...] = ()  # for each rank, the shapes derived for the new sizes
     # Predicted and measured ns if no collective waits for absent ranks: each collective takes the minimum time of
-    # matching collectives in the fitted traces. None if there are no collectives, several ranks, or `changed` is True.
+    # matching collectives in the fitted traces. None without collectives, for several ranks, or if `changed` is True.
     without_waiting: tuple[int, int] | None = None
     set_apart: tuple[Outlier, ...] = ()  # outlier iterations that the prediction leaves out
     # maps each source to its share of the time: measured on this machine, fitted from traces, modeled, or recorded

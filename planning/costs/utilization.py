@@ -240,7 +240,7 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilization:
     """Fit the three laws on GPU events with positive times.
 
-    Each law is also fitted on events of which more is known, but ignores what its own events lack.
+    An event with more recorded data also trains the laws for events with less data; those laws ignore the extra data.
     """
     log_ns = np.log([max(event.ns, 1.0) for event in measured])
     sized = [event.task for event in measured]

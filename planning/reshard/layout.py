@@ -46,8 +46,8 @@ class Layout:
     sequence_parallel: bool = False  # True if norms and residuals use 1/tp of the sequence (Megatron style only)
     # size of gradient buckets (DDP's `bucket_cap_mb`); None means 25 MiB, but 1 MiB for the first bucket
     bucket_mib: int | None = None
-    # FSDP units. None: the recorded units, otherwise each repeated block. "each": each part that one activation enters
-    # and one leaves. A number: parts of at least this many elements. A class name: its modules. The root has the rest.
+    # FSDP units. None: the recorded units, or each repeated block if no units were recorded. "each": each part with one
+    # activation as input and output. A number: parts of at least this many elements. A class name: its modules.
     fsdp_wrap: str | None = None
     no_sync: bool = False  # True if gradients are reduced only after the last microbatch
     ep: int = 1  # routed experts are sharded over this many data-parallel ranks; must divide dp

@@ -327,7 +327,7 @@ def _simple_fields(text: bytes) -> bytes:
     return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))
 
 
-# A part has at most and at least this many bytes, and a document preferably has at least this many parts.
+# Bytes per part: at most, at least; and the number of parts that a document should have if it is large enough.
 _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
 _WORTH_A_PROCESS = 4 << 20  # For fewer bytes, starting a process costs more time than it saves.
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
