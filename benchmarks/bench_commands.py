@@ -60,8 +60,8 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
             "sql": ("sql", source, "select count(*) from device"),
             "--to chakra": ("convert", source, "-o", str(folder / "trace.et")),
             "--to perfetto": ("convert", source, "-o", str(folder / "trace.pftrace")),
-            "fit": ("fit", source, "-o", model),
-            "predict": ("predict", source, "--model", model),
+            "fit": ("predict", "fit", source, "-o", model),
+            "predict": ("predict", "run", source, "--model", model),
             "reshard": ("reshard", source, "--dp", "8", "--representative", "-o", str(folder / "derived")),
         }
         found |= {f"{name}, {suffix}": (*_ETPLUS, *work) for name, work in works.items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from etplus import __version__
+from etplus.cli.parser import parse
 from support import ROOT, fixture_pair, shared_pair
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -72,3 +73,9 @@ def test_every_benchmark_finds_what_it_imports(script: str, monkeypatch: pytest.
         if error.name != "torch":
             raise
         pytest.skip("torch is not installed")
+
+
+def test_the_measured_commands_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    for words in importlib.import_module("bench_commands").commands(tmp_path).values():
+        assert words[1] == "-c" or parse([*words[3:]])
