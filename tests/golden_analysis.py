@@ -161,7 +161,7 @@ def _plain(value: Any) -> Any:
         case dict():
             return {str(key): _plain(one) for key, one in value.items() if key not in _LEFT_OUT}
         case list() | tuple() if len(value) > 40:
-            return [len(value), _digest(json.dumps(_plain_each(value)).encode())]
+            return [len(value), digest(json.dumps(_plain_each(value)).encode())]
         case list() | tuple():
             return _plain_each(value)
         case np.ndarray() | np.generic():
@@ -169,7 +169,7 @@ def _plain(value: Any) -> Any:
         case float():
             return float(f"{value:.9g}")
         case str() if len(value) > 200 and " " not in value:
-            return _digest(_unpacked(value))
+            return digest(_unpacked(value))
         case str() | int() | None:
             return value
         case _:
@@ -189,5 +189,6 @@ def _unpacked(text: str) -> bytes:
     return json.dumps(_plain(json.loads(plain))).encode() if plain[:1] == b"{" else plain
 
 
-def _digest(data: bytes) -> str:
+def digest(data: bytes) -> str:
+    """Twelve hexadecimal digits that stand for long data."""
     return hashlib.blake2b(data, digest_size=6).hexdigest()

@@ -1,6 +1,5 @@
 """Lines that say what traces are converted to, for the golden files (see goldens.py)."""
 
-import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ import etplus
 import golden_timeline
 from chakra_sets import data_parallel, pipeline, write_set
 from etplus.trace.errors import EtplusError
-from golden_analysis import flat
+from golden_analysis import digest, flat
 from plain_chakra import read_plain
 
 # One trace, or the ranks of a job, with outputs and options of each.
@@ -66,10 +65,10 @@ def _content(path: Path) -> Iterator[str]:
         listed = [
             line.replace(etplus.__version__, "VERSION") for line in flat("node", [node._asdict() for node in nodes])
         ]
-        yield f"{len(nodes)} {hashlib.blake2b(repr(listed).encode(), digest_size=6).hexdigest()}"
+        yield f"{len(nodes)} {digest(repr(listed).encode())}"
         yield from (line[:300] for line in listed[:60])
         return
     text = path.read_text("utf-8", "replace").replace(etplus.__version__, "VERSION")
     lines = text.splitlines() if "\n" in text.strip() else text.strip().split("},")
-    yield f"{len(text)} {hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
+    yield f"{len(text)} {digest(text.encode())}"
     yield from (line[:300] for line in lines[:60])

@@ -13,10 +13,10 @@ import numpy as np
 from chakra_sets import data_parallel, pipeline, symbolic, write_set
 from etplus.trace.errors import EtplusError
 from golden_analysis import flat
-from made_ranks import FIXTURE
 from nsys_files import et_of, small_export
-from support import FIXTURES, plain
+from support import FIXTURES, fixture_pair, plain
 
+PAIR = fixture_pair("pairs/gpu_shaped_from_cpu")
 WRITTEN = ("pair.etplus.json", "pair.et", "pair.parquet", "pair.perfetto.json")
 DAMAGED: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda text: text[: len(text) * 2 // 3],
@@ -45,12 +45,12 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
                 yield from ((path.name, path) for path in pair)
                 yield stem, pair
         case "written":
-            trace = etplus.link(*FIXTURE)
+            trace = etplus.link(*PAIR)
             for file in WRITTEN:
                 etplus.convert(trace, folder / file)
                 yield file, folder / file
         case "damaged":
-            et, kineto = map(plain, FIXTURE)
+            et, kineto = map(plain, PAIR)
             for way, change in DAMAGED.items():
                 yield f"Kineto, {way}", change(kineto)
                 yield f"pair, {way}", (change(et), change(kineto))

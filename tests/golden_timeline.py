@@ -81,10 +81,11 @@ def network_lines(_: str) -> list[str]:
     """What communications take on a few networks, ns."""
     lines = []
     for text in NETWORKS:
+        network = parse_network(text)
         for kind in KINDS:
             for ranks in RANKS:
                 try:
-                    times = [parse_network(text).transfer_ns(kind, size, ranks) for size in SIZES]
+                    times = [network.transfer_ns(kind, size, ranks) for size in SIZES]
                 except (KeyError, EtplusError) as error:
                     times = [type(error).__name__]
                 lines += flat(f"{text} {kind} {ranks}", times)

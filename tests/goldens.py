@@ -1,13 +1,12 @@
-"""Golden files: what the code once made and somebody looked at. `python tests/goldens.py` writes them again; look at
-`git diff` and at the output of the tests first.
+"""Golden files hold what the code computed when somebody last checked it; `python tests/goldens.py` writes them again.
+Look at `git diff` and at the output of the tests first.
 
-`tests/golden/NAME.etplus.json.gz` is the ET+ of a fixture pair, the version masked. Folders of it hold lines that say
-what planning makes of recordings: `measure` their calls as they are made again, `reshape` how their shapes are related,
-`reshard` model, plan, report, and each rank's program and trace.
+`tests/golden/NAME.etplus.json.gz` is the ET+ of a fixture pair, with the version masked. Each folder in `LINES` holds
+files with one line per value, such as `reading` (columns of files), `converting`, `analysis`, `report`, `timeline`, and
+for planning `measure` (recorded calls), `reshape` (related shapes) and `reshard` (plans and each rank's program).
 """
 
 import gzip
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -205,7 +204,7 @@ def _trace_lines(trace: Trace) -> Iterator[str]:
     columns = [getattr(trace.nodes, name).tolist() for name in _COLUMNS]
     texts = trace.texts.texts(np.arange(len(trace)))
     for row, (values, text) in enumerate(zip(zip(*columns, strict=True), texts, strict=True)):
-        digest = hashlib.blake2b(text, digest_size=6).hexdigest()
+        digest = golden_analysis.digest(text)
         yield f"row {row} {trace.name_of(row)} {values} {_comm_text(trace, row)} {digest}"
     whole = json.loads(b"".join(trace.texts.chunks()))
     yield f"edges {whole['edges']}"
