@@ -50,12 +50,12 @@ _LOG = logging.getLogger("etplus")
 class LinkOptions:
     """Options that change the result of `link`.
 
-    Attributes: annotation: every annotation with this string in its name ends an iteration; None detects the steps.
+    Attributes:
+        annotation: every annotation with this string in its name ends an iteration; None detects the steps.
         match: "auto", or the name of one method in `etplus.linker.match.METHODS`.
         exact_match: use only ids, sequence numbers and call order; skip tree matching.
         strict: leave ambiguous nodes unlinked and reject broken files.
-        iteration: which placement to use if several are equally good: "first", "last", "median", or a number that
-            counts from 0.
+        iteration: which of several equally good placements to use: "first", "last", "median", or a number from 0.
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add an edge from the last writer of each tensor to its reader; this takes about 40% longer.
         rank: the rank of both files in the job, if the file names do not show it. This proves nothing: if the job has
