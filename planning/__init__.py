@@ -1,1 +1,1 @@
-"""Predicts jobs that were not recorded: cost models, other sizes, other layouts, measured operators."""
+"""Predict jobs that were not recorded: on other devices, at other input sizes, or in other parallel layouts."""

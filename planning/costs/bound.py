@@ -21,19 +21,19 @@ class Bound(NamedTuple):
 
 
 def times_at_peak(task: Task, device: Device) -> Bound:
-    """Return compute and memory time in ns, 0 if unknown. A dtype without a known peak uses the float32 peak."""
+    """Return the compute and memory times in ns (0 if unknown). If a dtype's peak is unknown, use the float32 peak."""
     peak = device.peak_flops(task.dtype) or device.peak_flops("float32")
     compute = task.flops / peak if task.flops and peak else 0.0
     return Bound(compute * _NS_PER_S, (task.bytes or 0) / device.bytes_per_second * _NS_PER_S)
 
 
 def device_of(task: Task, devices: Mapping[str, Device]) -> Device | None:
-    """Return the record of a task's device, or of the first candidate if the name is ambiguous ("X or Y")."""
+    """Return the record of a task's device. If the name is ambiguous ("X or Y"), use the first device that it lists."""
     return devices.get(task.device) or devices.get(task.device.partition(" or ")[0])
 
 
 def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
-    """Return the minimum time of a GPU event. None if its device is unknown, or if FLOPs and bytes are both unknown.
+    """Return the minimum time of a GPU event. Return None if its device is unknown, or its FLOPs and bytes both are.
 
     Data that fits in the last-level cache may be read at the cache's bandwidth. An operator's FLOPs and bytes are
     attributed to its main kernel, so its other kernels have no bound.
@@ -48,7 +48,7 @@ def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
     if device is None or not task.main:
         return None
     compute, memory = times_at_peak(task, device)
-    if device.peak_flops(task.dtype) is None:  # if it is unknown, only the device's highest peak is safe
+    if device.peak_flops(task.dtype) is None:  # any peak of the device may apply; only the highest gives a lower bound
         compute = (task.flops or 0) / max(device.tflops.values(), default=float("inf")) / 1e3
     if task.bytes:
         memory = device.least_ns(task.bytes)

@@ -25,10 +25,10 @@ class CostModel(Protocol):
 
     @abstractmethod
     def predict(self, task: Task) -> Estimate | None:
-        """Return the time of a task. If this model cannot predict it, return None to have the next model tried."""
+        """Return the predicted time of a task. If this returns None, the next cost model is tried."""
 
     def state(self) -> Any:
-        """Return JSON-ready data for the model file, or None to have the model fitted again when the file is read."""
+        """Return JSON-ready data for the model file. If this returns None, the model is fitted again on loading."""
         return None
 
     @classmethod

@@ -36,8 +36,8 @@ class EdgeLatencies(msgspec.Struct, frozen=True):  # all durations are in ns
     places: dict[str, int]
     # Maps each `transfer_key` (kind, size and group size) to the minimum duration without waiting.
     transfers: dict[str, int] = {}
-    # host_ratio, device_ratio: iteration time divided by the sum of its edges' medians. The ratio exceeds 1 if times
-    # are skewed or rounded to µs, because a sum of medians is then less than the median of the sums.
+    # Each ratio is the time of an iteration divided by the sum of the median durations of its edges.
+    # It exceeds 1 if times are skewed or rounded to µs: a sum of medians is then less than the median of the sums.
     host_ratio: float = 1.0
     device_ratio: float = 1.0
     collectives: dict[str, int] = {}  # median duration of CPU collectives, including waiting
@@ -47,14 +47,14 @@ class EdgeLatencies(msgspec.Struct, frozen=True):  # all durations are in ns
 
 @dataclass(frozen=True)
 class Places:
-    edges: IntColumn  # edges of GPU events and collectives; operator self times if there are no GPU events
+    edges: IntColumn  # edges of GPU events and collectives; without GPU events, the edges of operator self times
     place: list[str]  # for each edge, its key in `EdgeLatencies.places`
     iteration: IntColumn  # for each edge, its iteration
 
 
 @dataclass(frozen=True)
 class EdgeLags:
-    """Durations of the predicted edges in one trace. A fit on many ranks keeps these instead of the traces."""
+    """Durations of the predicted edges in one trace. A fit on many ranks keeps these in memory instead of traces."""
 
     place: list[str]  # for each edge, its key in `EdgeLatencies.places`; interned to save memory
     lag: IntColumn
@@ -70,7 +70,7 @@ class Chosen:
 
     of_row: IntColumn  # for each row, its iteration; −1 outside the chosen iterations
     index: IntColumn  # numbers of the chosen iterations
-    split: MarkedIterations | None = None  # all marked iterations; None if the whole trace is chosen
+    split: MarkedIterations | None = None  # all iterations that the trace marks; None if the whole trace is chosen
     set_apart: tuple[Outlier, ...] = ()  # requested iterations that are outliers and so were not chosen
 
 
@@ -177,7 +177,7 @@ def transfer_key(comm: Comm) -> str:
 
 
 def host_collective_keys(trace: Trace) -> dict[int, str]:
-    """Map rows of CPU collectives and messages to keys like those of `transfer_key`; unknown sizes are skipped."""
+    """Map rows of CPU collectives and messages that have a known size to keys like those from `transfer_key`."""
     return {
         comm.row: f"{trace.name_of(Row(comm.row))} {comm.bytes} {len(comm.group[1]) or trace.world_size}"
         for comm in find_communications(trace)
@@ -186,7 +186,7 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
 
 
 def _ratio(parts: Sequence[EdgeLags], middle: dict[str, int], *, on_host: bool) -> float:
-    """Return the ratio of iteration time to the sum of median durations, for operators (`on_host`) or GPU events."""
+    """Return iteration time / sum of median durations, over operators if `on_host`, otherwise over GPU events."""
 
     def lags() -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
         for part in parts:

@@ -40,13 +40,13 @@ from .task import Task
 
 Times = Sequence[Sequence[float]]  # for each rank, its GPU event times in ns
 
-WIDEST = 2.0  # If high/low of the 80% interval exceeds this, --force is required.
+WIDEST = 2.0  # --force is required if the upper end of the 80% interval exceeds the lower end by more than this factor
 _SURE = 1.25  # If an end of the interval differs from the prediction by more than this factor, the reason is shown.
 _MUCH = 0.1  # If more than this share of the work is unknown, the prediction is not reliable.
 # If less than this share of the critical path is predicted, most of the end-to-end time is copied from the recording.
 _LEAST_PREDICTED = 0.5
 _NAME = 40  # Messages cut kernel names to this length.
-# Traces are held out in this many folds, up to this many traces, because further ranks of a job add little.
+# Number of folds, and maximum number of traces to hold out. More ranks of the same job add little information.
 _FOLDS, _MOST_HELD_OUT = 6, 128
 
 
@@ -67,7 +67,7 @@ class Prediction:
     iterations: int
     predicted_ns: int
     measured_ns: int
-    baselines: dict[str, int]  # ns predicted by simple methods, for comparison
+    baselines: dict[str, int]  # maps each simple method to its prediction in ns, for comparison
     rows: tuple[OpRow, ...]  # one row per operator, longest measured time first
     unknown: float  # share of edges that keep their recorded times because the model cannot predict them
     base: BaseError  # error of a replay that uses the measured times
@@ -76,8 +76,8 @@ class Prediction:
     changed: bool = False  # True if the shapes or the device differ from the recording
     notes: tuple[str, ...] = field(default=())
     shapes: tuple[Reshaped, ...] = ()  # for each rank, the shapes derived for the new sizes
-    # Predicted and measured ns if no collective waits for absent ranks: each collective takes the minimum time of
-    # matching collectives in the fitted traces. None without collectives, for several ranks, or if `changed` is True.
+    # Predicted and measured ns if collectives take their minimum times in the fitted traces and so wait for no rank.
+    # None if the trace has no collectives, if several ranks are predicted, or if `changed` is True.
     without_waiting: tuple[int, int] | None = None
     set_apart: tuple[Outlier, ...] = ()  # outlier iterations that the prediction leaves out
     # maps each source to its share of the time: measured on this machine, fitted from traces, modeled, or recorded
@@ -85,7 +85,7 @@ class Prediction:
     kernels: tuple[PricedKernel, ...] = ()  # one row per distinct GPU event, longest predicted time first
     low_ns: int = 0  # low_ns, high_ns: ends of the 80% interval
     high_ns: int = 0
-    steps: StepTimes | None = None  # predicted and measured time per iteration, with the spread in the fitted traces
+    steps: StepTimes | None = None  # predicted and measured time per iteration, and its variation in the fitted traces
     weakest_link: str | None = None  # largest source of uncertainty, if the prediction is not `reliable`
     untraced: UntracedAnswer | None = None  # step time when the profiler is off, for traces from `etplus record`
 
@@ -103,7 +103,7 @@ class Prediction:
 
     @property
     def reliable(self) -> bool:
-        """True if the interval is within 25% of the prediction and at most 10% of the GPU time is unfamiliar."""
+        """True if the interval is within 25% of the prediction and unfamiliar events take at most 10% of GPU time."""
         return self.weakest_link is None and self.share_unfamiliar <= _MUCH
 
     @property
@@ -154,15 +154,15 @@ class _EndToEnd:
     low: int
     high: int
     factor: float  # calibration factor; the times already include it
-    # own, host, gpu, waits: half widths in log time. They are caused by the replay itself, by predicted CPU times, by
-    # GPU events, and by waits in collectives.
+    # Half widths of the interval in log time, one for each source of uncertainty:
+    # the replay itself (own), predicted CPU times (host), GPU events (gpu), and waits in collectives (waits).
     own: float
     host: float
     gpu: float
     waits: float
-    speed: float  # |log(speed ratio of the two hosts)|; 0 if the ratio is at most `WIDEST`
+    speed: float  # |log(speed of one host / speed of the other)|; 0 if they differ by at most a factor of `WIDEST`
     unknown: float  # share of CPU time that the model cannot predict
-    error: EndToEndError | None  # errors on held-out traces; None if CPU times are as recorded
+    error: EndToEndError | None  # errors on held-out traces; None if the prediction uses the recorded CPU times
 
     @staticmethod
     def of(
@@ -174,14 +174,14 @@ class _EndToEnd:
         unknown = max(job.unknown for job in jobs)
         host = half_width(error, unknown) if by_model or jobs[0].host == "model" else 0.0
         speed = max(abs(log(job.speed.ratio)) for job in jobs)
-        speed = speed if speed > log(WIDEST) else 0.0  # the errors cover speeds up to `WIDEST`
+        speed = speed if speed > log(WIDEST) else 0.0  # `error` already covers smaller ratios
         ns = round(total([job.pricing.times for job in jobs]) * factor)
         known = [ns, ns]
         if any(job.pricing.tasks for job in jobs):
             known = [round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)]
         waited = [round(wait * factor) for wait in waits]
         corrected = abs(missed) if factor != 1.0 else 0.0
-        off = 1.0 if corrected else exp(missed)  # if nothing corrects the replay error, it recurs
+        off = 1.0 if corrected else exp(missed)  # an uncorrected replay error recurs in the prediction
         ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
         low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host, speed))
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
@@ -215,12 +215,12 @@ def predict(
         shape: new input sizes to predict for (`reshaped`).
         keep_outliers: also predict outlier iterations (`find_outliers`).
         force: predict even if the base error exceeds 5% (`BaseError`) or the interval is too wide.
-        measured: operators timed on this machine, which take precedence; by default, the operators in the model file.
+        measured: operator times from this machine; they override all other times. Defaults to those in the model file.
         host: source of the CPU times: this trace or the fitted traces (`Host`).
 
     Raises:
-        UsageError: the device or the iterations are unknown, a size is ambiguous, the base error is too large for a
-            change, or the interval is wider than a factor of 2.
+        UsageError: the device or the iterations are unknown, a size is ambiguous, the base error is too large to
+        predict a change, or the upper end of the interval is more than twice the lower end.
         ConvertError: the trace has no times.
     """
     job = RankJob(trace, model, iterations, device, changed, shape, keep_outliers or iterations is None, measured, host)
@@ -299,7 +299,7 @@ def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: 
 
 
 class Link(NamedTuple):
-    """A source of uncertainty, and the half width of the interval that it causes, in log time."""
+    """A source of uncertainty, and the half width (in log time) that it adds to the interval."""
 
     half: float
     what: str
@@ -321,7 +321,7 @@ def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, 
 
 
 def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
-    """Describe the unfamiliar share of the GPU time if it is large, otherwise the event with the widest interval."""
+    """Describe the GPU time in unfamiliar events if it is large, otherwise the event with the widest interval."""
     whole, unfamiliar = sum(row.predicted_ns for row in rows) or 1, _unfamiliar(rows)
     if unfamiliar >= _MUCH or not rows:
         return Link(half, f"{unfamiliar:.0%} of the GPU time is in events that resemble no fitted event")
@@ -369,7 +369,7 @@ def calibrated(
 def _errors(
     model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None, keep_outliers: bool
 ) -> EndToEndError | None:
-    """Return the error on each trace of a model fitted on the other traces; with one trace, how its iterations vary."""
+    """Return the error on each trace of a model fitted on the other traces; for a single trace, compare iterations."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
         ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))

@@ -93,7 +93,7 @@ def prepare(
     keep_outliers: bool,
     known: dict[Task, Task] | None = None,
 ) -> Part:
-    """Extract the data that a fit needs from one trace; `known` shares identical tasks of all traces to save memory."""
+    """Extract the data that a fit needs from a trace. To save memory, traces share identical tasks through `known`."""
     shared = {} if known is None else known
     chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
     of_row = chosen.of_row
@@ -129,14 +129,14 @@ def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
 
 
 def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the operators in the chosen iterations (positions in `Trace.calls`), and their self times in ns."""
+    """Return the positions (in `Trace.calls`) of the operators in the chosen iterations, and their self times in ns."""
     own, source = graph.durations, trace.calls.source
     calls = np.flatnonzero((trace.calls.kind == OP) & (of_row[source] >= 0))
     return calls, own[source[calls]]
 
 
 def measured_ns(trace: Trace, chosen: Chosen) -> int:
-    """Return the total time of the chosen iterations in ns. A whole trace is from its first start to its last end."""
+    """Return the total time of the chosen iterations in ns. A whole trace extends from its first start to last end."""
     if chosen.split is not None:
         return int(chosen.split.times(trace.nodes.ts, trace.nodes.end)[chosen.index].sum())
     rows = np.flatnonzero(trace.nodes.timed & (chosen.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))

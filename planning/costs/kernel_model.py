@@ -43,8 +43,8 @@ class KernelModel(msgspec.Struct, frozen=True):
 def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:
     """Fit the model of GPU events; return None if there are no GPU events.
 
-    Each job is held out once, and every candidate order predicts its traces from the other jobs. With only one job,
-    each trace is held out instead; with a single trace, a fifth of its groups (operator and shapes) at a time.
+    Each job is held out once: every candidate order is fitted on the other jobs and predicts the traces of this job.
+    If there is only one job, hold out each trace; if there is only one trace, a fifth of its (operator, shapes) groups.
     """
     traces = [[event for event in trace if event.ns > 0] for trace in traces]
     everything = pooled(event for trace in traces for event in trace)
@@ -69,7 +69,7 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     )
 
 
-_SAME_JOB = 0.5  # Two traces belong to the same job if they share at least this share of their distinct events.
+_SAME_JOB = 0.5  # Two traces belong to the same job if at least this share of their distinct events occurs in both.
 
 
 def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
@@ -85,7 +85,7 @@ def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
 def _intervals(
     held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
 ) -> PredictionIntervals:
-    """Return each model's intervals, from held-out traces if a matching event was measured, else from held-out jobs."""
+    """Return each model's intervals. Events that match a measured event use held-out traces, others held-out jobs."""
     if equal is held:
         return fit_intervals(*_log_ratios(held, order, None, jobs))
     by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
@@ -98,7 +98,7 @@ def _log_ratios(
 ) -> tuple[list[tuple[str, ...]], list[float], list[int]]:
     """Return the group, log(measured/predicted) and job of each held-out event.
 
-    `measured` selects events that have (True) or lack (False) a matching event in the fitted traces; None selects all.
+    If `measured` is True, return only events that match an event in the fitted traces; if False, only the others.
     """
     groups, ratios, of_job = [], [], []
     for part in held:
@@ -181,9 +181,9 @@ def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
 
 
 def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
-    """Return the candidate with the smallest held-out errors, and the errors of every candidate.
+    """Return the order of cost models with the smallest held-out errors, and the errors of every candidate order.
 
-    The built-in order wins unless another candidate's sum of log errors (typical and total) is at least 10% smaller.
+    The sum of log errors (typical and total) decides. Another order must beat the built-in order by at least 10%.
     """
     errors = {
         order: tuple(errors_of(part, order) for part in held)

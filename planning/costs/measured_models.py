@@ -1,4 +1,4 @@
-"""Cost models built from measured tasks alone: lookup, interpolation, extrapolation, and the mean per kind.
+"""Cost models that use only measured tasks: lookup, interpolation, extrapolation, and the mean per kind.
 
 For unseen operators and shapes, no model predicts self times of CPU operators better than the mean of their kind:
 Gaussian-process regression, the nearest sizes, and growth with bytes are no more accurate. So the mean is the last
@@ -55,19 +55,19 @@ class KindMean(FromMeasured):
         return None if ns is None else Estimate(ns, "mean of its kind")
 
 
-# Two tasks are interpolated only if their size ratio is at most this; over wider ranges, the library switches kernels.
+# Maximum size ratio of two tasks to interpolate between; over wider ranges, the library switches kernels.
 _APART = 16
-# A median of this many times is reliable. If there are fewer, tasks that differ by `_SIMILAR` doublings are also used.
+# A median of `_ENOUGH` times is reliable. If there are fewer, also use tasks up to `_SIMILAR` doublings farther away.
 _ENOUGH, _SIMILAR = 5, 1.0
 
 
 class Interpolated(FromMeasured):
     """Interpolates between two measured tasks with the same operator, kernel, device and numbers of dimensions.
 
-    No dimension of the smaller measured task exceeds the requested task's, and no dimension of the larger one is less.
-    Of all such tasks, the nearest two are used, by the sum of the logarithms of the sizes. Time is interpolated
-    linearly in FLOPs, bytes or elements. A library may choose another kernel for another size, so all kernels are
-    considered if the requested kernel has no two such tasks.
+    One task must be at most as large as the requested task in every dimension, and the other at least as large. The
+    nearest such task on each side is used; distance is the sum of |log2(size ratio)| over the dimensions. Time is
+    interpolated linearly in FLOPs, bytes or elements. A library may choose another kernel for another size, so if the
+    requested kernel does not have a task on both sides, tasks with other kernels are used.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -101,7 +101,7 @@ class Interpolated(FromMeasured):
 def _side(
     rows: npt.NDArray[np.int64], own: npt.NDArray[np.int64], some: IntColumn, members: Sequence[MeasuredTask]
 ) -> tuple[float, int]:
-    """Return time (ns) and size of the nearest row. For CPU tasks with few times, use the median over similar rows."""
+    """Return the time (ns) and size of the nearest task. If a CPU task has few times, use the median of near tasks."""
     apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(own + 1.0)).sum(axis=1)
     order = np.argsort(apart, kind="stable")[:_ENOUGH]
     near = [members[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _SIMILAR]
@@ -123,17 +123,17 @@ def _size(task: Task) -> int:
     return max(task.flops or task.bytes or sum(tensor.numel for tensor in (*task.inputs, *task.outputs)), 1)
 
 
-# A task is extrapolated only if it is 1.2 to 16 times as large as the largest measured task.
+# Extrapolate only to tasks that are 1.2 to 16 times as large as the largest measured task.
 _BEYOND, _MOST = 1.2, 16
 
 
 class Extrapolated(FromMeasured):
     """Extrapolates to tasks larger than every measured task with the same operator, kernel and device.
 
-    The minimum measured time is a fixed cost (for tasks of a single size: at most the median time of the category). The
-    rest of the nearest task's time grows with FLOPs or bytes. Two tasks are tried: the nearest in size, and the task
-    with the fewest different dimensions, such as the same layer at a smaller batch. The smaller result is used, because
-    the larger result comes from a task with more fixed cost.
+    The fixed cost is the minimum measured time; if all tasks have one size, it is at most the category's median time.
+    Beyond the fixed cost, the time of a measured task grows with FLOPs or bytes. Two tasks are tried: the nearest in
+    size, and the one with the fewest differing dimensions, such as the same layer at a smaller batch size. The smaller
+    result is used, because the larger result comes from a task with more fixed cost.
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -167,7 +167,7 @@ def _key(task: Task) -> tuple[str, ...]:
 
 
 def _changed(task: Task, other: Task) -> int:
-    """Return the number of input dimensions that differ; `sys.maxsize` if the ranks of the tensors differ."""
+    """Return the number of input dimensions that differ; `sys.maxsize` if the numbers of dimensions differ."""
     pairs = [
         extents
         for left, right in zip(task.inputs, other.inputs, strict=False)

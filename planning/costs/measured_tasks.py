@@ -87,7 +87,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
 
 
 def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
-    """Return the task of each operator in `calls` (positions in `Trace.calls`); `name` identifies the CPU."""
+    """Return one task per operator in `calls` (positions in `Trace.calls`). `name` becomes the task's device."""
     callers = _Callers(trace)
     distinct, which = distinct_rows(trace.calls.name[calls], trace.calls.signature[calls])
     tasks = []
@@ -159,7 +159,7 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
 def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
     """Merge the measurements of identical tasks from several traces, using the median over the traces.
 
-    Collectives get the expected time on an unmeasured rank instead (`unseen_rank_duration`).
+    For a collective, the time is instead the expected time on a rank that was not measured (`unseen_rank_duration`).
     """
     found: dict[Task, list[MeasuredTask]] = {}
     for known in measured:
@@ -185,7 +185,7 @@ def _together(task: Task, of: Sequence[MeasuredTask]) -> float:
 
 
 def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
-    """Return the expected mean time of matching collectives, in ns, on a rank that was not measured.
+    """Return the mean time in ns that matching collectives are expected to take on a rank that was not measured.
 
     All ranks leave a collective together. The last rank to arrive does not wait, so it takes the minimum time. If no
     measured rank took about the minimum time, an unmeasured rank arrived last.

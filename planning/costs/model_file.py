@@ -19,8 +19,8 @@ from .measured_tasks import MeasuredTask
 from .registry import Costs
 
 VERSION = 2
-_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # This finds integers that may exceed MAX_NS.
-# If a share u of a trace is unknown, its interval uses held-out traces with an unknown share of at most 2u (or 10%).
+_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # matches integers that may exceed MAX_NS
+# The interval of a trace with unknown share u uses the held-out traces with an unknown share up to max(2u, 10%).
 _LITTLE, _MUCH = 0.1, 2.0
 
 _FARTHEST = 30.0  # In a valid file, |log ratio| is less than this: e³⁰ turns 30 ms into 10,000 years.
@@ -37,7 +37,7 @@ class EndToEndError(msgspec.Struct, frozen=True):
             raise ValueError("end_to_end: need one log ratio and one share per trace")
 
     def like(self, unknown: float) -> tuple[float, ...]:
-        """Return the log ratios of the held-out traces with a similar or smaller share of unknown edges."""
+        """Return the log ratios of held-out traces that have a similar or smaller share of unknown edges."""
         most = max(_MUCH * unknown, _LITTLE)
         return tuple(ratio for ratio, of in zip(self.log_ratios, self.unknown, strict=True) if of <= most)
 
@@ -50,7 +50,7 @@ class FittedModel(msgspec.Struct, frozen=True):
     makespans_ns: tuple[int, ...]  # for each fitted trace, its time or the time of its chosen iterations
     iterations: int  # total number of iterations in all traces
     lags: EdgeLatencies  # durations of replay-graph edges
-    gpu: tuple[MeasuredTask, ...]  # gpu, cpu: median times of identical tasks
+    gpu: tuple[MeasuredTask, ...]  # distinct GPU tasks, and below, distinct CPU tasks, each with its median time
     cpu: tuple[MeasuredTask, ...]
     devices: tuple[Device, ...] = ()  # device records that the user provided
     calibration: float = 1.0  # measured / predicted time of the fitted traces that have no GPU events
@@ -58,8 +58,8 @@ class FittedModel(msgspec.Struct, frozen=True):
     outliers: tuple[tuple[Outlier, ...], ...] = ()
     executed: MeasuredHere | None = None  # operators timed on this machine; they take precedence
     kernels: KernelModel | None = None  # model of GPU events; None if there are no GPU events
-    end_to_end: EndToEndError | None = None  # errors on held-out traces; if there is a single trace, on its iterations
-    steps: Percentiles | None = None  # ratios of iteration times to their trace's mean; None if there are too few
+    end_to_end: EndToEndError | None = None  # errors on held-out traces, or on the iterations if there is one trace
+    steps: Percentiles | None = None  # iteration time / mean iteration time of the trace; None if too few iterations
 
     __repr__ = brief
 

@@ -27,9 +27,9 @@ from .utilization import EventWork, kernel_family, kind_of, work_of
 COVERAGE = 0.8
 _ENOUGH = 16  # A group with fewer events uses the interval of the next wider group.
 _ENOUGH_JOBS = 5  # A group needs events from this many jobs, or from every job if there are fewer jobs.
-# At each end, this share of a job's weight is reserved for an unseen job. With 1, the intervals are distribution-free:
-# they cover 92% of the events in held-out jobs, but can be as wide as a factor of 15. With 0.25, they cover 85% of the
-# events (78% on average over jobs). With 0, they cover 71%.
+# Each end of an interval reserves this share of one job's weight for an unseen job.
+# At 1, intervals are distribution-free: they cover 92% of the events in held-out jobs, but can span a factor of 15.
+# At 0.25, intervals cover 85% of the events (78% on average over jobs). At 0, they cover 71%.
 _NEXT_JOB = 0.25
 _UNKNOWN = 3.0  # If no similar events were held out, the prediction is divided and multiplied by this.
 
@@ -50,10 +50,10 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
     __repr__ = brief
 
     def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
-        """Return the spread of the narrowest group with a known spread.
+        """Return the spread of the narrowest enclosing group that has one.
 
         `group` lists names from broadest to narrowest, such as ("utilization", "new", "work", "Elementwise"). If the
-        first name is unknown, return `usual`, by default the spread over all events.
+        group of the first name has no spread, return `usual`, or if that is None, the spread over all events.
         """
         for size in range(len(group), -1 if usual is None else 0, -1):
             found = self.spreads.get("|".join(group[:size]))
@@ -98,7 +98,7 @@ def _spread(events: list[tuple[float, int]]) -> Spread:
 
 
 _ROUNDING = 1e-9
-# Levels of similarity, closest first, to the most similar fitted event with a size within a factor of `_NEAR`.
+# How well an event matches its most similar fitted event, considering only sizes within a factor of `_NEAR`.
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 NEW = LEVELS[-1]
 _NEAR = 8.0  # Sizes (time at the peak rate) of similar events differ by at most this factor.

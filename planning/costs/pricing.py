@@ -26,7 +26,7 @@ from .task import Estimate, Task
 from .utilization import Utilization, fit_utilization, kernel_family
 
 UNKNOWN = "unknown"  # If no model can predict a time, its source has this name.
-# If too few events were held out, events with a matching measured event have this spread.
+# If too few events were held out, this is the spread of events that match a measured event.
 _MEASURED = {"measured": Spread(0, 0.8, 1.25)}
 _NOTHING = Estimate(0.0, UNKNOWN)
 
@@ -139,7 +139,7 @@ class OpRow:
 
 
 def op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
-    """Sum tuples (owner, predicted ns, measured ns, model) into rows per operator, longest measured time first."""
+    """Sum each operator's (owner, predicted ns, measured ns, model) tuples into a row, longest measured time first."""
     rows = []
     for op, parts in found.items():
         owners, predicted, measured, how = zip(*parts, strict=True)
@@ -150,15 +150,15 @@ def op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[O
 
 @dataclass(frozen=True)
 class PricedKernel:
-    """Identical GPU events: same kernel, operator, shapes, dtypes and device."""
+    """GPU events with the same kernel, operator, shapes, dtypes and device."""
 
     name: str
     op: str  # name of the operator, "" if unknown
     shapes: str  # shapes of the operator's inputs, as text
     device: str
     count: int
-    # measured_ns, predicted_ns, low_ns, high_ns, bound_ns: sums over the events. low_ns and high_ns are the ends of the
-    # 80% interval; bound_ns is None if neither FLOPs nor bytes are known
+    # All times are sums over the events. low_ns and high_ns are the ends of the 80% interval.
+    # bound_ns is None if neither FLOPs nor bytes are known.
     measured_ns: int
     predicted_ns: int
     low_ns: int
@@ -171,7 +171,7 @@ class PricedKernel:
 
 
 def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
-    """Return a row per distinct GPU event, except outside the chosen iterations; longest predicted time first."""
+    """Return one row per distinct GPU event in the chosen iterations, longest predicted time first."""
     groups: dict[Task, list[int]] = {}
     for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
         if row < 0 or of_row[row] >= 0:
@@ -193,17 +193,17 @@ _STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372,
 _NORMAL = 1.282
 # An end-to-end interval has at least this half width in log time, because no replay reproduces its recording exactly.
 _LEAST_HALF = 0.01
-# If no trace was held out, the half width in log time is `_USUAL`. The prior standard deviation is `_BEFORE`, with the
-# weight of one held-out trace. The prior was measured on CPU jobs, each predicted from nine other jobs.
+# Half width in log time if no trace was held out, and prior standard deviation with the weight of one held-out trace.
+# The prior was measured on CPU jobs, each predicted from nine other jobs.
 _USUAL, _BEFORE = 0.3, 0.2
 
 
 def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
     """Return the half width of the 80% interval in log time.
 
-    The log ratios are modeled as normal with mean 0, because predictions are not corrected for bias; `_BEFORE` is the
-    prior standard deviation. Only held-out traces with a similar share of unknown edges are used. A share `unknown` of
-    the timed edges has no estimate and is assumed to take no time.
+    Log ratios are modeled as a normal distribution with mean 0, because predictions are not corrected for bias.
+    `_BEFORE` is its prior standard deviation. Only held-out traces with a similar share of unknown edges are used.
+    `unknown` is the share of the timed edges that have no estimate; these edges are assumed to take no time.
     """
     ratios = error.like(unknown) if error is not None else ()
     if not ratios:
@@ -214,7 +214,7 @@ def half_width(error: EndToEndError | None, unknown: float = 0.0) -> float:
 
 
 def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Return all GPU event times in ns twice, with `events` at the low and at the high end of their joint interval."""
+    """Return all GPU event times in ns, with `events` at the low and then at the high end of their joint interval."""
     prices = {event: pricing.price(event) for event in events}
     ends = []
     for side in ("low", "high"):
@@ -222,7 +222,7 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
         by_family = defaultdict[tuple[str, str], float](float)
         for event, ns in off.items():
             task = pricing.tasks[event]
-            family = "" if prices[event].level == NEW else kernel_family(task.kernel)  # all new events share one error
+            family = "" if prices[event].level == NEW else kernel_family(task.kernel)  # new events share one error
             by_family[family, task.device] += abs(ns)
         together, apart = sum(by_family.values()), hypot(*by_family.values())
         share = apart / together if together else 0.0
@@ -236,8 +236,8 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
 def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int]:
     """Return the 80% interval of an end-to-end time, in ns.
 
-    `low` and `high` are the end-to-end times at both ends of the interval of the GPU times. `half` is the half width in
-    log time that all other uncertainty causes.
+    `low` and `high` are the end-to-end times if GPU times are at the low or high end of their interval. `half` is the
+    half width, in log time, that results from all other sources of uncertainty.
     """
     if not predicted:
         return 0, 0

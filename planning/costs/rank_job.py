@@ -43,8 +43,8 @@ from .model_file import FittedModel
 from .pricing import UNKNOWN, OpRow, PricedKernel, Pricing, drawn_in, kernel_rows, op_rows
 from .task import Estimate
 
-# CPU times come from the predicted trace or from the model of the fitted traces. With "model", CPU work that the model
-# cannot predict is scaled by how much faster one host runs identical calls than the other.
+# CPU times come from the predicted trace ("trace") or from the fitted model ("model").
+# With "model", CPU work that the model cannot predict is scaled by the speed ratio of the two hosts on identical calls.
 Host = Literal["trace", "model"]
 
 
@@ -135,7 +135,7 @@ class RankJob:
         changed, speed = self._changed, self._speed_of_models
         at, collectives = places(graph, self.trace, of_row), {} if changed else host_collective_keys(graph.trace)
         found = dict[int, Estimate | None]()
-        parts = defaultdict[Row, list[int]](list)  # for each operator, its CPU edges that no place covers
+        parts = defaultdict[Row, list[int]](list)  # for each operator, its CPU edges at unfitted places
         owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
         for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
             if kind == HOST and not self.by_model:
@@ -204,14 +204,17 @@ class RankJob:
 
     @cached_property
     def transfers(self) -> dict[int, int]:
-        """Minimum time in ns of matching collectives in the fitted traces, by row."""
+        """Maps a collective's row to the minimum time, in ns, of matching collectives in the fitted traces."""
         known, gpu = self.model.lags.transfers, self.trace.gpu
         keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
         keys |= host_collective_keys(self.original)
         return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
 
     def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
-        """Replay with the given edge durations; return the iterations' total ns. `wait` keeps waits for other ranks."""
+        """Replay with the edge durations `lags` and return the iterations' total time in ns.
+
+        If `wait` is False, collectives do not wait for other ranks.
+        """
         if not wait:
             edges = self.graph.edges
             rows = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, list(self.transfers)))
@@ -224,10 +227,7 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """Times of the GPU events in ns, at both ends of their joint interval.
-
-        Collectives keep their predicted times, because `waiting` covers the uncertainty of waits.
-        """
+        """GPU event times in ns at both ends of their joint interval. Collectives keep their times (see `waiting`)."""
         source = self.trace.gpu.source
         counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
         return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
@@ -263,7 +263,7 @@ class RankJob:
         return untraced_answer(replay(self.graph, self.constants), [self.constants], *changes)
 
     def waiting(self) -> int:
-        """Return the iterations' total ns with recorded collective times, because no model predicts waits for ranks."""
+        """Return the iterations' total ns with recorded collective times: no model predicts waits for other ranks."""
         edges, lags = self.graph.edges, self.priced.lag.copy()
         met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
         lags[met] = edges.lag[met]
@@ -280,14 +280,14 @@ class RankJob:
         return round(self.total(wait=False) * factor), self.replayed(self.graph.edges.lag, wait=False)
 
     def from_model(self) -> float:
-        """Return the share of the predicted critical path whose times come from the model."""
+        """Return the share of the predicted critical path that has times from the model."""
         edges, how = self.graph.edges, self.priced.how
         path = replay(self.graph.with_latencies(self.priced.lag), self.constants)
         edge = binding_edges(path)
         inside = self.of_row[self.graph.row[edges.target[edge]]] >= 0
         edge = edge[inside]
         predicted = np.array([how.get(number, UNKNOWN) != UNKNOWN for number in edge.tolist()], np.bool_)
-        if self.host == "model":  # other CPU work is scaled to the speed of the model's host
+        if self.host == "model":  # the remaining CPU work is scaled to the speed of the model's host
             predicted |= edges.kind[edge] == HOST
         whole = int(path.lag[edge].sum())
         return float(path.lag[edge][predicted].sum() / whole) if whole else 0.0
@@ -322,7 +322,7 @@ class RankJob:
 
     def kernels(self) -> tuple[PricedKernel, ...]:
         trace = with_unattached(self.trace) if self.split is None else self.trace
-        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # every event has a row by now
+        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # every event has a row
         return kernel_rows(pricing, trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:
@@ -349,7 +349,7 @@ class PricedEdges:
     lag: IntColumn  # for each edge, its duration in ns
     # Maps each edge that should be predicted to the source of its time; `UNKNOWN` if it keeps its recorded time.
     how: Mapping[int, str]
-    recorded_ns: int  # CPU time that keeps its recorded value, as intended
+    recorded_ns: int  # CPU time that deliberately keeps its recorded value
 
     @property
     def unknown(self) -> float:
@@ -363,6 +363,6 @@ def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estim
 
 
 class HostSpeed(NamedTuple):
-    # Median, over the operators that both have, of this trace's time / the fitted traces' time; 1 if there are too few.
+    # Median of (time in this trace / time in the fitted traces) over operators in both; 1 if there are too few of them.
     ratio: float
-    unknown: float  # share of self time in operators that no fitted trace contains; 1 if both have too few in common
+    unknown: float  # share of the self time in operators that no fitted trace contains; 1 if too few are in both

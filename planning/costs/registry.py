@@ -16,7 +16,7 @@ from .measured_tasks import CPU_OP, MeasuredTask
 from .task import Estimate, Task
 from .utilization import START, THREADS, EventWork, Law, Utilization, fit_utilization, work_of
 
-# Cost models register in this entry point group, under the model's name; the value is a subclass of `CostModel`.
+# Packages register a cost model in this entry point group: the name of the model, and a subclass of `CostModel`.
 GROUP = "etplus.cost_models"
 UTILIZATION = "utilization"
 
@@ -91,7 +91,7 @@ class Costs:
         devices: device records by name.
         order: names of the models, in the order they are tried.
         beyond: right after "measured", try "grown" for larger sizes and "between" for sizes between measured sizes.
-            GPU events use "grown" only without a utilization model, because that model already depends on size.
+        GPU events use "grown" only if there is no utilization model, because that model already depends on size.
         fitted: models that were already fitted on these tasks.
     """
 

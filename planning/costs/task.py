@@ -33,10 +33,10 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     place: int = 0  # index of the event among the events of its operator
     collective: str = ""  # kind of collective; "" for other work
     group_size: int | None = None  # number of ranks in the collective's group
-    device: str = ""  # name of the device record, or of the device if it has no record; a CPU has an identifier
+    device: str = ""  # name of the device record; if there is none, name of the device or identifier of the CPU
     blocks: int = 0  # blocks, block_threads: blocks per grid and threads per block; 0 if not recorded
     block_threads: int = 0
-    byte_factor: float = 1.0  # midpoint of the possible bytes / `bytes`; not 1 if `bytes` is a lower bound (experts)
+    byte_factor: float = 1.0  # midpoint of possible bytes / `bytes`; exceeds 1 if `bytes` is a lower bound (experts)
 
     __repr__ = brief
 
@@ -46,17 +46,17 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def group(self) -> tuple[str, str]:
-        """Key of tasks to hold out together: operator and shapes, or kernel and bytes if there is no operator."""
+        """Tasks with the same key are held out together: operator and shapes, or kernel and bytes if no operator."""
         if self.op and not self.collective:
             return self.op, self.shapes
         return self.kernel or self.collective, f"{self.collective} {self.bytes} {self.shapes}"
 
     @property
     def unlaunched(self) -> Task:
-        """A copy that has no launch sizes, because the library derives them from the shapes."""
+        """A copy of the task without launch sizes, for shapes at which the library would choose other launch sizes."""
         return msgspec.structs.replace(self, blocks=0, block_threads=0)
 
     @property
     def kind(self) -> str:
-        """The most specific known name: the collective, the kind of copy, the operator, or the category."""
+        """The most specific name available: the collective, the kind of copy, the operator, or the category."""
         return self.collective or (self.category if self.category.startswith("gpu_mem") else self.op or self.category)

@@ -10,9 +10,9 @@ achieved share of the peak rate rises from 0 to the efficiency. This combines Ne
 
     time = start + N e^w,
 
-where N is the time that the launched threads need to move 16 bytes each at the full bandwidth. Without a grid, the time
-is the start alone, learned from the kernel's name and family. All three laws are multiplied by the ratio of mean to
-median time. If only bounds on the bytes are known (experts), M uses their midpoint, and the minimum bounds the result.
+where N is the time that the launched threads need to move 16 bytes each at full bandwidth. If the grid is unknown, the
+time is just the start, learned from the kernel's name and family. The result of all three laws is multiplied by mean /
+median time. If only bounds on the bytes are known (experts), M uses their midpoint, and the time's bound their minimum.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .bound import bound_of, device_of
 from .measured_tasks import MeasuredTask
 from .task import Task
 
-# The law has these terms. The names of labels start with the name of a term.
+# Terms of the laws. The name of a label starts with the name of a term.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 # Initial start-up times in ns: for known work (True), for unknown work, and for collectives (ranks must synchronize).
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
@@ -44,8 +44,8 @@ _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
 _BYTES_PER_THREAD = 16
 _USUAL_DEVICE = 100, 2e12  # An unknown device has this many multiprocessors and bytes per second.
-# Assumed bytes per second: for copies between host and device, copies from pageable memory, and collectives. Device
-# records do not contain these rates; learned weights correct them.
+# Assumed bytes per second of copies between host and device, copies from pageable memory, and collectives.
+# Device records do not contain these rates. Learned weights correct them.
 _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
 # These limits keep the exponentials finite: the range of log(start-up time in ns), and the maximum of u, v and w.
@@ -53,8 +53,8 @@ LOG_START, MOST_LOSS = (log(300), 25.0), 12.0
 _TEMPLATE = re.compile(r"[<(]")
 _ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
 _SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
-# Kernels from TorchInductor or Tensile (rocBLAS, hipBLASLt) have names with these prefixes. The rest of the name lists
-# fused operators, or layouts, dtypes and tiles.
+# Names of kernels from TorchInductor and Tensile (rocBLAS, hipBLASLt) start with these prefixes.
+# They continue with fused operators (TorchInductor), or with layouts, dtypes and tiles (Tensile).
 _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
 
 
@@ -91,7 +91,7 @@ def _unmangled(kernel: str) -> str:
 
 
 def kind_of(task: Task) -> str:
-    """Return the kind of a GPU event (`GPU_KINDS`). Host-device copies and each collective have separate kinds."""
+    """Return the kind of a GPU event (`GPU_KINDS`). Each type of collective or host-device copy has its own kind."""
     if task.collective:
         return f"collective {task.collective}"
     if "HtoD" in task.kernel or "DtoH" in task.kernel:
@@ -119,7 +119,7 @@ class EventWork(msgspec.Struct, frozen=True):
     known: bool  # True if FLOPs or bytes are known
     bound: float  # lower bound in ns; 0 if FLOPs and bytes are unknown
     usual: dict[str, float]  # maps each term to its initial value: log(start in ns), u, v or w
-    amounts: dict[str, float]  # maps COMPUTE and MEMORY, or THREADS, to the ns at the peak rate
+    amounts: dict[str, float]  # maps COMPUTE and MEMORY, or only THREADS, to the time in ns at the peak rate
     labels: dict[str, float]  # maps each feature that has learned weights to its value
     kernel: str  # name of the kernel
 
@@ -171,18 +171,18 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
 
 
 class Law(msgspec.Struct, frozen=True):
-    """Learned weights for one kind of events: known FLOPs or bytes, only a known grid, or only a known name."""
+    """Learned weights for the events with FLOPs or bytes, for those with only a grid, or for those with only a name."""
 
-    weights: dict[str, dict[str, float]]  # maps terms to labels to learned weights; missing labels have weight 0
-    kernels: dict[str, float]  # maps kernel names to log(measured / otherwise predicted)
-    # Mean of measured / predicted time before this factor is applied. A regression on logs predicts medians, but sums
-    # depend on means (Duan, "Smearing estimate", 1983).
+    weights: dict[str, dict[str, float]]  # maps terms to their labels' learned weights; missing labels have weight 0
+    kernels: dict[str, float]  # maps kernel names to log(measured time / time predicted without this correction)
+    # Mean of measured time / time predicted without this factor.
+    # A regression on logs predicts medians, but sums depend on means (Duan, "Smearing estimate", 1983).
     smearing: float = 1.0
 
     __repr__ = brief
 
     def terms(self, work: EventWork) -> dict[str, float]:
-        """Return the start, and the time of each amount, in ns, without the factors for kernel name and smearing."""
+        """Map each term to its value in ns, before the factors for the kernel name and smearing are applied."""
         sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
         found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
         for term, amount in work.amounts.items():
@@ -202,7 +202,7 @@ def _sum(weights: Mapping[str, float], labels: Mapping[str, float]) -> float:
 class Utilization(msgspec.Struct, frozen=True):
     known: Law  # law for events with known FLOPs or bytes
     unknown: Law  # law for events with a known grid but unknown FLOPs and bytes
-    named: Law | None = None  # law for all other events; if None (old files), `unknown` is used
+    named: Law | None = None  # law for all other events; if None (files from older versions), `unknown` is used
 
     __repr__ = brief
 
@@ -218,8 +218,8 @@ class Utilization(msgspec.Struct, frozen=True):
 
 Floats = npt.NDArray[np.float64]
 
-# Ridge penalties, keyed by known work, term and group of labels ("" for numeric features). A penalty of 3 acts like 3
-# events that pull the weight to 0. A term has no weights for groups that are not listed.
+# Ridge penalties by [work is known][term][group of labels]; "" is the group of numeric features.
+# A penalty of 3 acts like 3 events that pull the weight to 0. A term has no weights for groups that are not listed.
 _PENALTIES: dict[bool, dict[str, dict[str, float]]] = {
     True: {
         START: {"all": 0.3, "kind": 5, "family": 10, "vendor": 10},
@@ -240,7 +240,7 @@ _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 def fit_utilization(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilization:
     """Fit the three laws on GPU events with positive times.
 
-    An event with more recorded data also trains the laws for events with less data; those laws ignore the extra data.
+    An event is also used to fit the laws that need less data than it has; those laws ignore its additional data.
     """
     log_ns = np.log([max(event.ns, 1.0) for event in measured])
     sized = [event.task for event in measured]

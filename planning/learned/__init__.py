@@ -1,1 +1,1 @@
-"""Learned predictors of graph times. They need the extra `learn` (PyTorch and safetensors)."""
+"""Learned predictors of graph times. They require `etplus[learn]` (PyTorch and safetensors)."""

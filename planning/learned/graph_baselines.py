@@ -12,7 +12,7 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
-_LEAST_ERROR = 1e-3  # Smaller errors are raised to this, so that one exact prediction does not make the mean zero.
+_LEAST_ERROR = 1e-3  # Errors are raised to at least this, so that one exact prediction does not make the mean zero.
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,7 +26,7 @@ def log_times(graphs: Sequence[GraphArrays]) -> Floats:
 
 
 def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict[str, Floats]:
-    """Fit the baselines on `train`, and return their predicted times for the runs of `held`.
+    """Fit the baselines on `train`, and map each baseline to its predicted times of the graphs in `held`.
 
     The baselines are the mean time, and a ridge regression on graph totals, opcode counts and the configuration.
     """
@@ -57,10 +57,10 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
 class Score:
     count: int  # number of predictions
     served: float  # share of tasks that have a prediction
-    geomean: float  # geomean, median, mape: averages of |predicted/measured − 1|; in `geomean`, 0.1% is the minimum
+    geomean: float  # geomean, median, mape: averages of |predicted/measured − 1|; in `geomean`, each is at least 0.1%
     median: float
     mape: float
-    factor: float  # exp(mean |log(predicted/measured)|) − 1, the typical factor in either direction
+    factor: float  # exp(mean |log(predicted/measured)|) − 1: typical error, whether too high or too low
     bias: float  # relative error of the weighted sum of predictions
 
 
@@ -125,7 +125,7 @@ def ordered_pairs(predicted: Floats, measured: Floats) -> float:
 
 
 def top_slowdown(predicted: Floats, measured: Floats, model: Sequence[str], k: int) -> float:
-    """Return (best measured time of the K variants predicted fastest) / (best time) − 1, averaged over models."""
+    """Average over models: best measured time among the k variants that are predicted fastest / best time, minus 1."""
     names = np.array(model)
     lost = []
     for name in dict.fromkeys(model):

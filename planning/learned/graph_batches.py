@@ -29,10 +29,10 @@ _MIX = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)  # multipli
 
 @dataclass(frozen=True)
 class Layer:
-    """Aggregation over edges, from p input rows to c output rows. An output row is a class of equal nodes."""
+    """One aggregation over edges, from p input rows to c output rows. Each output row represents identical nodes."""
 
     own: Tensor  # shape (c): for each class, its input row
-    # inputs, outputs: shape (2, m), the edges of one node per class, as the class and the other node's input row
+    # Edges of one node per class, in shape (2, m): the class, and the input row of the node at the other end.
     inputs: Tensor
     outputs: Tensor
 
@@ -50,18 +50,18 @@ class GraphBatch:
     layers: tuple[Layer, ...]  # one aggregation per layer; each layer reads the rows of the previous layer
     row: Tensor  # shape (n): for each node, its row in the last layer; nodes of a graph are adjacent
     graph: Tensor  # shape (n): for each node, the index of its graph
-    rows: Tensor  # for each graph, its number of feature rows and of rows in each layer
+    rows: Tensor  # shape (g, 1 + layers): for each graph, its number of feature rows and of rows in each layer
     node_log: Tensor  # shape (n): for each node, the log of its self time in ns; NaN if unknown
     graph_log: Tensor  # shape (g): for each graph, the log of its time in ns
 
     @property
     def work(self) -> int:
-        """Number of rows that need a state; computation time is proportional to it."""
+        """Number of rows that the network computes; the computation time is proportional to it."""
         return int(self.rows[:, -1].sum())
 
 
 def single(run: Run, center: Tensor, scale: Tensor) -> GraphBatch:
-    """Convert one run to a batch, which `joined` combines with others; center and scale have shape (INPUTS)."""
+    """Convert one run to a batch that `joined` can combine with others. `center` and `scale` have shape (INPUTS)."""
     graph, c = run
     known, own = len(opcodes()), graph.node_runtime
     codes = np.where(graph.node_opcode > known, 0, np.maximum(graph.node_opcode, 0))

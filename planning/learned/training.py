@@ -21,10 +21,10 @@ from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features, single
 
-# These are limits: graphs per training step, graphs per batch that needs no gradients, and nodes per batch.
+# Maximum number of graphs per training step, graphs per batch without gradients, and nodes per batch.
 _GRAPHS, _HELD, _NODES = 16, 64, 32_000
 EPOCHS = 150  # Training takes at most this many epochs by default; `_WORK` may lower the number.
-# By default, `GraphBatch.work` sums to at most this over all epochs: about five minutes of CPU time.
+# Default limit on the sum of `GraphBatch.work` over all epochs. It corresponds to about five minutes of CPU time.
 _WORK = 14_000_000
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
@@ -169,7 +169,7 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 class GraphNet(nn.Module):
-    """Predicts the log times of nodes and graphs. A graph takes the sum of its nodes' times a learned correction.
+    """Predicts the log times of nodes and graphs. A graph's time is the sum of its nodes' times × a learned correction.
 
     `hidden` is the width of a node's state.
     """

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# A `Fill` has the `kind` of contents and its parameters; `standalone.filled` creates the values. Kinds: uniform (floats
-# in [0.1, 1)), index (integers in [low, high)), sorted (ascending integers in [0, high)), offsets (evenly spaced from 0
-# to high), mask (`true` evenly spaced true values), value (a constant), rising (ascending floats).
+# The `kind` of a tensor's contents, and the parameters of this kind. `standalone.filled` creates the values.
+# Integers: index (in [low, high)), sorted (ascending, in [0, high)), offsets (evenly spaced from 0 to high).
+# Others: uniform (floats in [0.1, 1)), rising (ascending floats), value (constant), mask (evenly spaced true values).
 Fill = dict[str, Any]
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
@@ -24,12 +24,12 @@ class Given(NamedTuple):
     results: Sequence[tuple[int, ...]]  # shapes of the returned tensors
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an argument's only tensor; () if it has none or several."""
+        """Return the shape of an argument that is a single tensor; () if it has no tensor or several."""
         found = self.shapes.get(name) or ()
         return (found[0] or ()) if len(found) == 1 else ()
 
     def extent(self, name: str, dim: int) -> int:
-        """Return a dimension of an argument's only tensor; 1 if the dimension does not exist."""
+        """Return the size of dimension `dim` of an argument's only tensor; 1 if there is no such dimension."""
         shape = self.shape(name)
         return shape[dim] if -len(shape) <= dim < len(shape) else 1
 

@@ -34,7 +34,7 @@ def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
 
 
 def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """Return the share of time per source: measured here, from traces, modeled, and (if present) as recorded."""
+    """Map each source of times (measured here, from traces, modeled, as recorded) to its share of the total time."""
     found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modeled": 0.0})
     of = {EXECUTED: "measured here", RECORDED: "as recorded", _UNKNOWN: "as recorded"} | dict.fromkeys(
         _FROM_TRACES, "from traces"

@@ -42,11 +42,11 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     # Self time in ns. None if a callee was not executed, or if the operator calls other operators on this machine.
     own_ns: float | None = None
     count: int = 0  # number of calls in the traces
-    # recorded_ns, recorded_own_ns: median times in the traces (GPU times if the call was measured on a GPU). None if
-    # the shapes were not recorded, or if only one of the recording and the measurement used a GPU.
+    # Median times in the traces (GPU times if the call was measured on a GPU).
+    # None if the shapes were not recorded, or if the recording used a GPU and the measurement did not (or vice versa).
     recorded_ns: float | None = None
     recorded_own_ns: float | None = None
-    # callees: number of direct callees in the recording; own_tensors: number of the call's input and output tensors
+    # Number of direct callees in the recording, and below, number of the call's own input and output tensors.
     callees: int = 0
     own_tensors: int = 0
 
@@ -54,7 +54,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotExecuted(msgspec.Struct, frozen=True):
-    """Calls of one operator that were not executed: reason, count, and share of all operator self time."""
+    """The calls of one operator that were not executed: why, how many, and their share of all operator self time."""
 
     op: str
     reason: str
@@ -136,8 +136,8 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         """Return the self time of a call as it would be recorded, in ns; None if the call was not executed.
 
         The result is the time on this machine × slowdown + recording overhead. The overhead is the median over recorded
-        calls of the operator with similar self time and number of tensors. With more callees and tensors it grows with
-        the square root of `Recorder.added`, because their code and data are already in the caches.
+        calls of the operator that have a similar self time and number of tensors. For more callees and tensors, it
+        grows with the square root of `Recorder.added`, because their code and data are already in the caches.
         """
         found = self.by_key.get(key)
         if found is None or found.own_ns is None:
@@ -156,7 +156,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _recorded(self) -> Mapping[str, npt.NDArray[np.float64]]:
-        """For each operator, an array (4, calls): executed self time, recorded self time, number of tensors, overhead.
+        """Maps operators to arrays (4, calls): executed self time, recorded self time, number of tensors, and overhead.
 
         Times are in ns, and each call is repeated according to its count.
         """

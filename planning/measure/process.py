@@ -23,7 +23,7 @@ from ...trace.errors import EtplusError, UsageError
 MAX_BYTES = 4 << 30
 _WORKER = f"{__package__}.worker"
 _PACKAGE = __name__.partition(".")[0]
-# The worker loads this package from the same folder as this process, because it may not be on the import path.
+# The worker loads this package from the same folder as this process, because the folder may not be importable.
 _START_CODE = f"""
 import importlib.util, json, sys
 sys.path[:], file, folders = json.loads(sys.argv[1])
@@ -52,7 +52,7 @@ def check_device(device: str) -> str:
 class WorkerProcess:
     """A worker process, started by the first request, and started again if it was killed.
 
-    `device` is "cpu" or "cuda:N"; 0 `threads` means torch's default; `timeout_s` limits each request.
+    `device` is "cpu" or "cuda:N". If `threads` is 0, torch's default applies. `timeout_s` limits each request.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class WorkerProcess:
 
 
 def _command() -> list[str]:
-    """Return the worker's command. It ignores PYTHON… variables, user site-packages and the current folder."""
+    """Return the worker's command line. The worker ignores PYTHON… variables, user site-packages and this folder."""
     package = sys.modules[_PACKAGE]
     flags = ["-I", *["-B"] * sys.dont_write_bytecode]
     here = os.path.realpath(os.curdir)

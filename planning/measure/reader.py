@@ -29,10 +29,10 @@ class _UncallableError(Exception):
 
 
 def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str]]:
-    """Yield each operator of a trace in start order, with its call, or with the reason why it cannot be called again.
+    """Yield each operator of a trace in start order, and its call or the reason why it cannot be called again.
 
-    Calls that have neither namespace nor schema (autograd engine, Python) are skipped. In a trace with new shapes
-    (`reshaped`), the calls have these shapes, with matching strides and sizes.
+    Calls that have neither namespace nor schema (autograd engine, Python) are skipped. If the trace was given new
+    shapes (`reshaped`), the calls have the new shapes, with matching strides and sizes.
     """
     ops = np.flatnonzero(trace.calls.kind == OP)
     host = "cpu" if len(trace.gpu) else _ANYWHERE

@@ -1,4 +1,4 @@
-"""Operator calls of a trace in a JSON-ready form. They can be called again, also with new shapes."""
+"""Operator calls of a trace in a JSON-ready form. They can be called again with the same or with new shapes."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class RecordedCall:
 
 
 def _asked_bytes(call: RecordedCall) -> int:
-    """Return the bytes implied by numeric arguments, such as the size of a new tensor."""
+    """Return the number of bytes that numeric arguments ask for, such as the size of a new tensor."""
     most = 0
     for argument, value in zip(call.schema.arguments, call.args, strict=False):
         numbers = [abs(number) for number in _flat(value) if type(number) is int] if isinstance(value, list) else []
@@ -159,10 +159,10 @@ def dense(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[Sequence[int]]) -> RecordedCall:
-    """Return the call with new shapes of its inputs (`given`) and outputs (`made`).
+    """Return the call with new input shapes (`given`) and output shapes (`made`).
 
-    If the number of shapes does not match, the recorded shapes are kept. Calls with a single list of tensors (`stack`,
-    `cat`) accept any number of input shapes.
+    If the number of new shapes differs from the number of tensors, the recorded shapes are kept. Calls with a single
+    list of tensors (`stack`, `cat`) accept any number of input shapes.
     """
     if len(given) != len(found.tensors):
         found = _of_another_number(found, len(given))

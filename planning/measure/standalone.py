@@ -1,8 +1,8 @@
 """Create the arguments of recorded calls, and call their operators. Needs only torch, so that scripts can include it.
 
 A call is a JSON-ready dict with `op` ("aten::mm"), `overload` ("" for the default overload), `names` and `args` in
-schema order, and `tensors`. In `args`, {"tensor": 0} refers to an entry of `tensors`, and {"device": "cuda:0"} is a
-device; both may be in lists. A tensor has `shape`, `strides` and `offset` (in elements), `dtype`, `cpu` (true for a CPU
+schema order, and `tensors`. In `args`, {"tensor": 0} refers to `tensors[0]`, and {"device": "cuda:0"} is a device;
+lists may contain both. A tensor has `shape`, `strides` and `offset` (in elements), `dtype`, `cpu` (true for a CPU
 tensor in a GPU call), `storage` (tensors with the same number share memory), and `fill` (its contents).
 """
 
@@ -104,7 +104,7 @@ def operator_of(call: Call) -> Any:
 
 
 def bind(operator: Any, call: Call, tensors: list[torch.Tensor], device: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return positional and keyword arguments, matched by name with torch's schema of the operator."""
+    """Return positional and keyword arguments. The names in torch's schema of the operator decide which is which."""
     given = dict(zip(call["names"], call["args"], strict=False))
     schema = operator._schema
     unknown = [name for name in given if name not in {one.name for one in schema.arguments}]
@@ -179,7 +179,7 @@ def _bytes(value: Any) -> int:
 
 
 def _timer(operator: Any, copies: list[tuple[Any, Any]], clock: Callable[[], float], threads: int = 1) -> Timer:
-    """Return a timer that cycles through `copies` of the arguments and keeps the same number of results alive."""
+    """Return a timer that cycles through `copies` of the arguments and keeps the last `len(copies)` results alive."""
     given = {"op": operator, "copies": itertools.cycle(copies), "results": collections.deque(maxlen=len(copies))}
     code = "args, kwargs = next(copies); results.append(op(*args, **kwargs))"
     return Timer(code, timer=clock, globals=given, num_threads=threads)
@@ -222,7 +222,7 @@ def _single_runs(operator: Any, fresh: Any, min_time: float, device: str, clock:
 
 
 def _on_device(operator: Any, positional: list[Any], by_name: dict[str, Any], min_time: float) -> dict[str, Any]:
-    """Time calls with CUDA events. The calls are queued behind a waiting kernel, to exclude CPU time."""
+    """Time calls with CUDA events. A sleeping kernel delays the calls until all are queued, to exclude CPU time."""
     cuda: Any = torch.cuda
     times, count, end = list[float](), 1, time.perf_counter() + min_time
     while time.perf_counter() < end or len(times) < 5:

@@ -59,7 +59,7 @@ class _Asked:
 
 @dataclass
 class TimedShare:
-    """Self times in ns: of all calls, of operators, and of operators that were not executed."""
+    """Total self times in ns, for all calls, for operators, and for operators that were not executed."""
 
     all_ns: int = 0
     operators_ns: int = 0
@@ -139,7 +139,7 @@ def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
     below = _callees(trace, dict(found))
     on_gpu, self_ns = device != "cpu", trace.self_ns.tolist()
     took, own = (trace.calls.end - trace.calls.ts).tolist(), self_ns
-    if on_gpu:  # use the time of the GPU work that each call launches, including and excluding its callees
+    if on_gpu:  # use the time of the GPU work that each call launches, with and without its callees' work
         whole, parent = trace.device_ns, trace.calls.parent
         inner = np.flatnonzero(parent >= 0)
         took, own = whole.tolist(), (whole - sums(parent[inner], whole[inner], len(whole))).tolist()
@@ -255,7 +255,7 @@ def covered(
     return found
 
 
-# An operator that only dispatches takes at most this self time. If it takes longer, it called other operators here.
+# Maximum self time of an operator that only dispatches. If it takes longer, it runs other operators on this machine.
 _DISPATCH_NS = 5000
 
 

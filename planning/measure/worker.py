@@ -62,7 +62,7 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
     from .standalone import empty_call_ns
 
     torch.manual_seed(0)
-    torch.set_flush_denormal(True)  # repeated in-place operators produce denormal numbers; those are slow
+    torch.set_flush_denormal(True)  # repeated in-place operators produce denormal numbers, and these are slow
     if start["threads"]:
         torch.set_num_threads(start["threads"])
     device, name = start["device"], "CPU"
@@ -86,7 +86,7 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limit_memory(max_bytes: int) -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):  # this fails on Windows, or if a lower limit is set
+    with contextlib.suppress(ImportError, OSError, ValueError):  # fails on Windows, or if a lower limit is already set
         import resource
 
         used = _data_bytes()

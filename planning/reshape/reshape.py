@@ -31,7 +31,7 @@ from .shapes.terms import Shape
 
 @dataclass(frozen=True)
 class Underived:
-    """Calls of an operator whose dimensions cannot be derived. These keep their sizes or are scaled in proportion."""
+    """Calls of one operator that have underivable dimensions. Such dimensions stay the same or scale in proportion."""
 
     op: str
     count: int
@@ -45,7 +45,7 @@ class Reshaped:
 
     trace: Trace
     unknown: npt.NDArray[np.bool_]  # for each call, True if some dimensions could not be derived
-    # for each call, number of new calls / recorded calls; differs from 1 if a data loader calls it once per sample
+    # for each recorded call, the number of new calls; not 1 if a data loader makes one call per sample
     repeats: npt.NDArray[np.float64]
     sizes: tuple[SizeChange, ...]
     calls: int  # number of operator calls
@@ -145,7 +145,7 @@ def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float6
 
 
 def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
-    """If extents depend on changed extents in an unknown way, scale them by the largest change among these."""
+    """If extents depend on changed extents in an unknown way, scale them by the largest change that they depend on."""
     ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
     found = dict[int, int]()
     for some, basis in extents.following:
@@ -179,7 +179,7 @@ class _Signatures:
         return self._codes[key]
 
     def _of_more(self, code: int, *, known: bool) -> tuple[int, bool]:
-        """Return the code of a call that joins samples (one input per sample), and whether its shapes are known."""
+        """Return the code of a call that joins samples, with one input per sample, and True if its shapes are known."""
         (first, *others), outputs = self.values[code].inputs, self.values[code].outputs or ()
         parts, whole = set(first.tensors), sum(output.numel for output in outputs)
         sample = parts.pop() if len(parts) == 1 else None

@@ -30,15 +30,15 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# The most frequent distances are tried as periods, up to this many. Each block parameter shows the right period.
+# Number of most frequent distances to try as periods. Every parameter of a block has the right distance.
 _PERIODS = 64
-_COMPARED = 8  # distances are measured to this many earlier equal tokens; longer distances span several blocks
+_COMPARED = 8  # measure the distances to this many earlier equal tokens; longer distances span several blocks
 _LEAST_SHARE = 0.25  # further blocks have at least this share of the first block's size; smaller ones are layer pairs
 _LEAST_PERIOD = 3  # further blocks have at least this many calls, for the same reason
 
 _LEAST_FURTHER = 4  # if only sizes match, a block needs this many parameters; a weight and a bias are too common
 _EMBEDDING = "aten::embedding"
-# For a single module, such as a layer (with attention or not) or a decoder layer, `_parts_of` returns one of these.
+# `_parts_of` returns such a string for a single module, such as a decoder layer or a layer with or without attention.
 # Other results, such as "mm" for alternating MLPs of two classes, may be several FSDP units; the trace does not tell.
 _USUAL_PARTS = frozenset(("", "m", "a", "am", "aam"))
 
@@ -53,7 +53,7 @@ class CallRange(NamedTuple):
 
 
 class _Repetition(NamedTuple):
-    """`blocks` blocks of `period` tokens each, starting at token `first`."""
+    """A run of `blocks` blocks that each have `period` tokens. The first block starts at token `first`."""
 
     first: int
     blocks: int
@@ -66,8 +66,8 @@ class _Tokens:
     code: _Integers  # two tokens have the same code if they are equal
     elements: _Integers  # number of elements in `new`
     new: list[list[int]]  # parameters that no earlier call uses
-    before: _Integers  # number of live activations right after the previous token's call
-    most: _Integers  # maximum number of live activations from there to this call
+    before: _Integers  # number of live activations after the previous token's call
+    most: _Integers  # maximum number of live activations between the previous token's call and this call
     layer: npt.NDArray[np.bool_]  # True if the call uses new parameters and is not an embedding
 
     def part(self, begin: int, end: int) -> _Tokens:
@@ -155,8 +155,8 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
 
     Args:
         least: minimum number of elements per block; 0 for the first search.
-        strict: reject repetitions with more live activations between blocks than before the first block. Otherwise,
-            three or more multi-layer blocks may pass activations to later layers, as with exits or skip connections.
+        strict: reject repetitions with more live activations between blocks than within the first block. If False,
+        this is allowed for three or more multi-layer blocks, because exits and skip connections cause it.
     """
     best: tuple[tuple[int, int], _Repetition] | None = None
     for period in _periods(tokens):
@@ -184,9 +184,9 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
 def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
     """Return the start of the first block.
 
-    Blocks with consecutive parameters in the optimizer are preferred, because a module's parameters are consecutive.
-    The second criterion is few activations between blocks, the third a late start: calls before the first block often
-    look like a block's end.
+    Prefer blocks with consecutive parameters in the optimizer, because a module's parameters are consecutive. Among
+    these, prefer few activations between blocks, and then a late start, because calls before the first block often
+    look like the end of a block.
     """
     pieces = dict(zip(starts, _pieces(tokens.new, starts, count, period), strict=True))
     between = {k: int(tokens.before[k : k + count * period : period].sum()) for k in starts}
@@ -196,7 +196,7 @@ def _first_of(tokens: _Tokens, starts: range, count: int, period: int) -> int:
 def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period: int) -> Iterator[int]:
     found = 0
     for start in starts:
-        if not found or numbers[start - 1]:  # if not, the parameters are the same as for the previous start
+        if not found or numbers[start - 1]:  # otherwise the parameters are the same as for the previous start
             found = 0
             for begin in range(start, start + count * period, period):
                 own = sorted(chain.from_iterable(numbers[begin : begin + period]))
@@ -232,7 +232,7 @@ def _of_other_sizes(
 
     Such a block has a single live activation before and after it, and lacks at most one call. If the repeated block is
     a single layer, only layers with a residual connection are accepted. Calls between two repeated blocks also form a
-    block if the same operators use their parameters.
+    block if the operators that use parameters are the same as in the repeated block.
     """
     if not found:
         return []
@@ -264,8 +264,8 @@ def _of_other_sizes(
 def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, alive: Sequence[int]) -> bool:
     """Return whether a different division into blocks is equally likely.
 
-    That is the case if a block may be a sequence of modules, if it contains the calls of another block twice, or if
-    single-layer blocks are adjacent to several layers of the same kind or to the same calls.
+    This is possible if a block may be a sequence of modules, or contains the calls of another block twice. It is also
+    possible if single-layer blocks are next to several layers of the same kind, or next to the same calls.
     """
     kinds: dict[
         tuple[str, ...], str
@@ -295,10 +295,10 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
 
 
 def _parts_of(forward: Sequence[Call], block: CallRange, weights: Weights, alive: Sequence[int]) -> str:
-    """Return a letter for each part of a block between single live activations.
+    """Return one letter for each part of a block. A part ends when a single activation is live.
 
-    "a" is attention. "m" is any other part with a residual connection, or two layers without one. Parts without a
-    matrix are skipped.
+    "a" is attention. "m" is any other part with a residual connection, or two layers without a residual connection.
+    Parts without a weight matrix are skipped.
     """
     base, first, parts, layers = alive[block.begin - 1] if block.begin else 1, block.begin, "", 0
     for last in range(block.begin, block.end):
@@ -317,10 +317,10 @@ def _parts_of(forward: Sequence[Call], block: CallRange, weights: Weights, alive
 def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:
     """Correct the parameters of each block, using the optimizer's order, in which a module's parameters are adjacent.
 
-    A parameter between two parameters of a block joins this block, such as a position table that all blocks read.
+    A parameter (such as a position table that all blocks read) joins a block if it lies between the block's parameters.
     Distant parameters move to the root if the remaining parameters match another block. Examples are exits between
     blocks, and a tensor that enters the first block as an activation. Return the sorted parameter numbers of each
-    block, and whether extra parameters at a block's edge may belong to the root.
+    block, and True if extra parameters at a block's edge may belong to the root.
     """
     owner = {number: k for k, block in enumerate(blocks) for number in block}
     between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
@@ -343,7 +343,7 @@ def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int
 
 
 def _further(blocks: Sequence[list[int]], sizes: Mapping[int, Sequence[int]], taken: Set[int]) -> Iterator[list[int]]:
-    """Yield other runs of parameters with the sizes of most blocks, such as blocks without a skip connection."""
+    """Yield other runs of parameters with the same sizes as most blocks, such as blocks without a skip connection."""
     orders = Counter(tuple(tuple(sizes[n]) for n in numbers) for numbers in blocks if _is_run(numbers))
     wanted, count = orders.most_common(1)[0] if orders else ((), 0)
     if count < 2 or len(wanted) < _LEAST_FURTHER:
@@ -363,7 +363,7 @@ def _is_run(numbers: Sequence[int]) -> bool:
 
 
 def _longest_runs(block: set[int], sizes: Mapping[int, Sequence[int]], *, grouped: bool) -> list[int]:
-    """Return the longest run of consecutive parameters, or one run per group if vectors form a separate group."""
+    """Return the longest run of consecutive parameters. If vectors form a separate group, return one run per group."""
     runs = list[list[int]]()
     for number in sorted(block):
         if not runs or runs[-1][-1] != number - 1:

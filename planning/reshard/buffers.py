@@ -70,7 +70,7 @@ def without_sink(calls: Sequence[Call]) -> list[Call]:
 
 
 def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int, ...]]]]:
-    """Return dtype, itemsize and sizes of each broadcast, ordered by the first buffer of each dtype.
+    """Return every broadcast's dtype, itemsize and buffer sizes, ordered by the first buffer with the dtype.
 
     This follows `dist._broadcast_coalesced` in torch/csrc/distributed/c10d/comm.cpp.
     """
@@ -87,7 +87,7 @@ def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int
 def find_buffers(
     weights: Weights, forward: Sequence[Call], batch: set[int], shapes: Shapes
 ) -> tuple[list[Buffer], list[Parameter]]:
-    """Infer the buffers in order of use, and the frozen weights: layer weights that no optimizer changes."""
+    """Infer the buffers, in order of use, and the frozen weights (layer weights that no optimizer changes)."""
     written = _written(forward)
     found, frozen = list[Buffer](), list[Parameter]()
     of_layers = weights_of_layers(walked(forward))
@@ -99,7 +99,7 @@ def find_buffers(
     extents, value = shapes.extents, shapes.extents.value
     recorded = {value[root] for root in batch} | {sum(value[root] for root in batch)}
     data = [source.shape for source in shapes.sources if source.data]
-    known = extents.solve({root: 2 * value[root] for root in batch}, data)  # its sizes change with the batch
+    known = extents.solve({root: 2 * value[root] for root in batch}, data)  # sizes at twice the batch
     for storage, given in ((storage, given) for storage, some in outside_tensors(forward).items() for given in some):
         sizes = tuple(extents.sizes(given.shape))
         if storage in weights.by_storage or given.number in weights.by_number or given.number in made:

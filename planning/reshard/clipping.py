@@ -25,7 +25,7 @@ class Clipping:
     # rows of calls with results that must be combined over ranks in an unknown way
     unknown: frozenset[int] = field(default_factory=frozenset)
     scaled: frozenset[int] = field(default_factory=frozenset)  # rows of calls that check for infinite gradients
-    # storages that calls around the optimizer use together with a parameter, such as averaged weights
+    # Storages, such as averaged weights, that calls around the optimizer use together with a parameter.
     copies: frozenset[int] = field(default_factory=frozenset)
 
     __repr__ = brief
@@ -86,7 +86,7 @@ def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
 
 
 def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> list[Call]:
-    """Return the calls between backward and the optimizer, on unsharded gradients, without FSDP's sums over ranks."""
+    """Return the calls on unsharded gradients between backward and the optimizer, except FSDP's sums over ranks."""
     gradients = gradients_of(weights)
     count, found = len(weights.parameters), list[Call]()
 

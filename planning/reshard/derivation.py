@@ -52,7 +52,7 @@ class Derivation:
     model: Model
     plan: Plan
     layout: Layout
-    recorded: Layout  # layout of the recorded job; one rank of the job provided the model
+    recorded: Layout  # layout of the recorded job; the model was read from one of its ranks
     microbatches: int
     rank_batch: int  # samples per step on a data-parallel rank; 0 if no batch was found
     extents: NewExtents
@@ -60,7 +60,7 @@ class Derivation:
     changed: Mapping[int, int]  # new values of extent classes, for one microbatch
     stages: list[int]  # for each unit, its pipeline stage
     wraps: list[Wrap]  # FSDP units, root first
-    reductions: Mapping[int, list[Partial]]  # maps rows of calls to the results reduced after them
+    reductions: Mapping[int, list[Partial]]  # maps the row of a call to the results that are reduced after it
     regions: SequenceRegions | None
     clipping: Clipping
     buffers: list[Buffer]
@@ -76,7 +76,7 @@ class Derivation:
         return [unit for unit, of_unit in zip(self.model.units, self.stages, strict=True) if of_unit == stage]
 
     def parameters(self, stage: int, index: int = 0) -> list[Parameter]:
-        """Return a stage's parameters in optimizer order, on rank `index` of an expert-parallel group."""
+        """Return the parameters that rank `index` of a stage's expert-parallel group has, in optimizer order."""
         found = (parameter for unit in self.units(stage) for parameter in unit.parameters)
         owned = (parameter for parameter in found if self.experts.has(parameter, index))
         return sorted(owned, key=lambda parameter: parameter.number)
@@ -244,7 +244,7 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
 
 
 def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, int]) -> set[int]:
-    """Return classes without relations (such as in a mask) with a value that only unchanged classes have."""
+    """Return unrelated classes (such as in a mask) that have the same value as unchanged, and no changed, classes."""
     value = model.extents.value
     sizes = {value[root] for root, new in known.items() if new == value[root]}
     sizes -= {value[root] for root, new in known.items() if new != value[root]}
@@ -252,7 +252,7 @@ def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, in
 
 
 def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
-    """Return classes that share a tensor with the batch and keep their value, such as layers in a recurrent state."""
+    """Return classes next to the batch in a tensor that keep their value, such as the layers in a recurrent state."""
     extents, periods = model.extents, {model.extents.value[root] for root in moved}
     found = set[int]()
     for shape in (shape for call in model.calls() for shape in call.shapes):
@@ -327,7 +327,7 @@ def _alike(derivation: Derivation, stage: int) -> list[int]:
 
 
 def in_order_of_gradients(units: Sequence[Unit]) -> list[Parameter]:
-    """Return parameters in gradient order. In a unit, parameters without a known gradient call come last."""
+    """Return parameters in the order of their gradients. Parameters without a known gradient are last in their unit."""
     known = {parameter for unit in units for parameter in unit.ready.values()}
     found: dict[Parameter, None] = {}
     for unit in reversed(units):

@@ -16,13 +16,13 @@ from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
 
 @dataclass(frozen=True)
 class DividedLayer:
-    """A layer of experts in one pass, with the extent classes of one rank's share."""
+    """A layer of experts in one pass, with the extent classes that describe one rank's share of the tokens."""
 
     layer: ExpertLayer
     unit: int
     own: tuple[int, ...]  # for each expert, the number of tokens (or the capacity) that come from one rank
     routing: Routing  # source of the token counts
-    tokens: tuple[int, ...]  # for each expert, the class of its number of tokens (or capacity) on its rank
+    tokens: tuple[int, ...]  # for each expert, the extent class of its token count (or capacity) on its rank
     total: int  # extent class of the total number of tokens
     experts: int  # number of experts per rank
 
@@ -30,7 +30,7 @@ class DividedLayer:
 
 
 class BackwardStages:
-    """Backward calls by stage, each with the index of its forward call.
+    """Groups backward calls into stages, and pairs each call with the index of its forward call.
 
     Stage 2k + 1 contains the experts of layer k, and stage 2k the calls before these experts.
     """
@@ -112,8 +112,8 @@ class RankCalls:
     def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
         """Yield this rank's backward calls.
 
-        If one tensor holds the weights of all experts, each expert's gradient is added to the gradient of the previous
-        expert, except on the first expert of the rank.
+        If one tensor holds the weights of all experts, autograd adds each expert's gradient to the previous sum. The
+        first expert of this rank has no previous sum, so its additions are dropped.
         """
         ran = list(dict.fromkeys(self._expert[place] for _, place in calls if place in self._expert))
         first = next((e for e in ran if e in self._local), -1)

@@ -91,7 +91,7 @@ class ExpertRegions:
 
     @property
     def stated(self) -> set[int]:
-        """Classes of token counts with values that follow from the assumed routing."""
+        """Extent classes of token counts. The assumed routing determines their values."""
         extents, counts = self._model.extents, {d.layer.count for d in self.layers}
         rows = (one.entry.shape[d.layer.padded : -1] for d in self.layers for one in d.layer.experts)
         found = {leaf for shape in rows for leaf in extents.leaves(shape)}
@@ -102,7 +102,7 @@ class ExpertRegions:
 
     @property
     def rooms(self) -> set[int]:
-        """Classes of an expert's capacity that are scaled in proportion to the number of tokens."""
+        """Extent classes of expert capacities that are scaled in proportion to the number of tokens."""
         return {
             self._model.extents.root(one.layer.experts[0].entry.shape[1])
             for one in self.layers
@@ -118,7 +118,7 @@ class ExpertRegions:
         return self._known[index]
 
     def kind(self, index: int) -> tuple[int, ...]:
-        """Return a key that ranks with the same program share. Experts in separate calls have different times."""
+        """Return a key that ranks with the same program share. If every expert has separate calls, all ranks differ."""
         if self._layout.ep == 1:
             return ()
         if any(len(one.layer.experts) > 1 for one in self.layers):

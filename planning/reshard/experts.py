@@ -53,9 +53,9 @@ class ExpertLayer:
     scatter: int = -1  # index of the call that distributes tokens; −1 if each expert selects its own tokens
     gather: int = -1  # index of the call that joins the outputs
     counts: tuple[int, ...] = ()  # indices of the calls that compute token counts
-    whole: tuple[bool, bool] = (True, True)  # True if one tensor holds all tokens (before experts, after experts)
-    grouped: tuple[int, ...] = ()  # for each expert, the extent of its tokens, if one operator calls all GEMMs
-    # maps indices of other calls between experts to True if the call uses, or only serves, expert results
+    whole: tuple[bool, bool] = (True, True)  # before and after the experts: True if one tensor holds all tokens
+    grouped: tuple[int, ...] = ()  # if one operator calls all GEMMs: every expert's token extent
+    # maps the other calls between experts to True if they use expert results or only prepare calls that do
     middle: Mapping[int, bool] = field(default_factory=dict)
 
     __repr__ = brief
@@ -292,7 +292,7 @@ class _ExpertSpan:
         return at if at >= 0 and self.taken[at] == left else -1
 
     def _middle(self, layer: ExpertLayer) -> dict[int, bool]:
-        """Map the other calls between experts to True if they use, or only serve, expert results."""
+        """Map each other call between experts to True if it uses expert results or only prepares calls that do."""
         own, made = set(layer.calls()), {expert.left for expert in layer.experts}
         found = dict[int, bool]()
         for at in range(min(own), layer.end):
@@ -328,7 +328,7 @@ def contiguous(call: Call, number: int) -> bool:
 
 
 def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
-    """Split the callees of a call on a list into those shared by all list entries and those of each entry."""
+    """Split the callees of a call on a list into shared callees, and a list of callees for each list entry."""
     each, before = divmod(len(call.children), count)
     parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
     if not each or len({tuple(child.name for child in part) for part in parts}) > 1:

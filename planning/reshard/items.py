@@ -14,7 +14,7 @@ CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", 
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of a parameter that a rank's optimizer updates: a `torch.chunk`, or a range of elements if `flat`."""
+    """The part of a parameter that a rank's optimizer updates. If `flat`, it is a range of elements, else a chunk."""
 
     count: int
     index: int
@@ -40,7 +40,7 @@ class Shard:
 @dataclass(frozen=True)
 class CommOp:
     kind: CommOpKind
-    dimension: str  # "tp", "dp", "pp", "ep" (these ranks shard the experts) or "edp" (these have the same experts)
+    dimension: str  # "tp", "dp", "pp", "ep" (ranks with different experts) or "edp" (ranks with the same experts)
     shape: tuple[int, ...]  # shape of the input tensor
     out_elements: int
     dtype: str
@@ -68,9 +68,9 @@ class RecordedOp:
     call: Call
     changed: Mapping[int, int]  # new values of extent classes
     microbatch: int = 0  # index of the microbatch; it makes tensor numbers unique
-    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # maps an inner call's row to later items
-    shard: Shard | None = None  # part of the parameters, gradients and optimizer state on this rank
-    divided: Set[int] | None = None  # storages that `shard` applies to; None means all
+    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # maps a callee's row to the items after it
+    shard: Shard | None = None  # this rank's part of the parameters, gradients and optimizer state
+    divided: Set[int] | None = None  # storages that `shard` applies to; None for all storages
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class SyntheticOp:
     dtype: str
     itemsize: int
     listed: bool = False  # True if the operator takes its inputs as one list
-    wrap: str | None = None  # the operator copies gradients of the FSDP unit with this label
+    wrap: str | None = None  # if the operator copies an FSDP unit's gradients, the label of this unit
 
     @property
     def schema(self) -> str:

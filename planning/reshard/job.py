@@ -1,4 +1,4 @@
-"""Reshard a job: the trace of any rank, groups of identical ranks, step time, memory, and known gaps."""
+"""Reshard a job: derive the trace of any rank, groups of identical ranks, step time, memory, and known gaps."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Resharded:
         return build_trace(self.derivation, self._sizes, rank, self.network, times) if times else scaled
 
     def _times(self, scaled: Trace) -> dict[int, int]:
-        """Return times in ns by node ID: kernel times from the model, operator times measured on this machine."""
+        """Map node IDs to times in ns. The model predicts the kernels, and operators were measured on this machine."""
         found = {int(scaled.nodes.id[row]): round(ns) for row, ns in own_times(scaled, self._executed).items()}
         if self.model is not None:
             ids = scaled.nodes.id[scaled.gpu.source].tolist()
@@ -102,7 +102,7 @@ class Resharded:
 
     @cached_property
     def _stages(self) -> Sequence[Trace]:
-        """Traces of one rank per stage and, with expert parallelism, per distinct rank of an expert-parallel group."""
+        """One trace per stage or, with expert parallelism, per stage and distinct rank of an expert-parallel group."""
         ranks = (self.layout.rank(0, dp, stage) for stage in range(self.layout.pp) for dp in range(self.layout.ep))
         return [self.trace(rank) for rank in ranks if self.derivation.representative(rank) == rank]
 
@@ -118,7 +118,7 @@ class Resharded:
 
     @cached_property
     def rank_map(self) -> dict[int, list[int]]:
-        """Ranks that run the same program, by their first rank."""
+        """Maps the first rank that runs a program to all ranks that run it."""
         found: dict[int, list[int]] = {}
         for rank in range(self.layout.ranks):
             found.setdefault(self.derivation.representative(rank), []).append(rank)
@@ -135,7 +135,7 @@ class Resharded:
 
     @cached_property
     def proof(self) -> SelfProof:
-        """Comparison of the recording with the recorded layout as this tool derives it."""
+        """Result of deriving the recorded layout again and comparing it with the recording."""
         derivation = self.derivation
         ranks = self.ranks or (own_rank(derivation.model),)
         plan = replace(derivation.plan, stages=self.stages)
@@ -144,7 +144,7 @@ class Resharded:
 
     @cached_property
     def gradients(self) -> list[Gradients]:
-        """Communicated gradients per stage; empty without data parallelism."""
+        """Gradients that each stage communicates; empty if there is no data parallelism."""
         found = (gradients(self.derivation, stage) for stage in range(self.layout.pp))
         return [one for one in found if one is not None]
 
@@ -253,7 +253,7 @@ def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int
 
 
 def _part(comm: CommOp, side: int, place: int) -> int:
-    """Return the rows sent to (side 0) or received from (side 1) a member. If parts are equal, return all elements."""
+    """Return the row count sent to (side 0) or received from (side 1) a member, or all elements if parts are equal."""
     return comm.splits[side][place] if comm.splits[side] else comm.elements
 
 
@@ -290,8 +290,8 @@ def reshard(
     Args:
         traces: linked traces of one or more ranks of the job. The new layout is derived from the first trace, or from
             one trace per pipeline stage. As a check, the recorded layout is derived and compared with all traces.
-        model: model that predicts kernel times (`etplus predict fit`); None to scale recorded times with the work.
-        measured: operator times on this machine at the derived shapes (`measure` on a derived trace).
+        model: predicts kernel times (`etplus predict fit`). If None, recorded times are scaled with the amount of work.
+        measured: operator times on this machine at the derived shapes (pass a derived trace to `measure`).
         network: bandwidth and latency of the network; by default 25 GB/s and 5 µs per communication step.
         recorded: layout of the recorded job; None to detect it.
         plan: a plan from `Resharded.plan`, optionally edited; None to plan from the model's structure.

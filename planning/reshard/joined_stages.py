@@ -97,11 +97,11 @@ def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
 
 @dataclass(eq=False)
 class _StageCall:
-    """A call of one stage, or a list call merged from several. `sides` are as in ETs; `own` is self time in ns."""
+    """A call of one stage, or a call on lists merged from several stages. `own` is the self time in ns."""
 
     call: Call
     stage: StageStep
-    sides: dict[str, Any]
+    sides: dict[str, Any]  # "inputs" and "outputs" in the form of an ET
     own: int
     children: list[_StageCall] = field(default_factory=list)
     events: list[tuple[Trace, int]] = field(default_factory=list)
@@ -142,7 +142,7 @@ def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> lis
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
         return list(chain.from_iterable(stages))
     found = list[_StageCall]()
-    whole: dict[int, list[int]] = {}  # maps tensor numbers to sizes, for tensors that are computed from lists
+    whole: dict[int, list[int]] = {}  # maps each tensor that is computed from a list to its sizes
     made = set[int]()
     for some in zip(*runs, strict=True):
         parts = [calls for _, calls in some]
@@ -192,7 +192,7 @@ def _on_longer_lists(calls: Sequence[_StageCall], whole: dict[int, list[int]], s
     sides = {name: _longer([one.sides.get(name) or {} for one in calls]) for name in ("inputs", "outputs")}
     outputs = sides["outputs"]
     for place, value in enumerate(outputs.get("values", [])):
-        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # for example, a stack of norms
+        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # such as a stack of norms
             sizes = [one.sides["outputs"]["shapes"][place][0] for one in calls]
             whole[value[0]] = [sum(sizes), *outputs["shapes"][place][1:]]
     if not any(map(_is_list, outputs.get("values", []))):

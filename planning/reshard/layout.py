@@ -46,17 +46,17 @@ class Layout:
     sequence_parallel: bool = False  # True if norms and residuals use 1/tp of the sequence (Megatron style only)
     # size of gradient buckets (DDP's `bucket_cap_mb`); None means 25 MiB, but 1 MiB for the first bucket
     bucket_mib: int | None = None
-    # FSDP units. None: the recorded units, or each repeated block if no units were recorded. "each": each part with one
-    # activation as input and output. A number: parts of at least this many elements. A class name: its modules.
+    # FSDP units. None: the recorded units, or each repeated block if no units were recorded. A class name: its modules.
+    # "each": each part with one activation as input and output. A number: parts of at least this many elements.
     fsdp_wrap: str | None = None
     no_sync: bool = False  # True if gradients are reduced only after the last microbatch
     ep: int = 1  # routed experts are sharded over this many data-parallel ranks; must divide dp
-    # Tokens per expert: "recorded" uses the recorded proportions, and "uniform" uses equal numbers. None is like
-    # "recorded", but reports a doubt if the proportions depend on tensor values.
+    # Tokens per expert: "recorded" uses the recorded proportions, and "uniform" uses equal numbers.
+    # None uses the recorded proportions, but reports a doubt if they depend on tensor values.
     routing: Routing | None = None
-    find_unused_parameters: bool | None = None  # DDP option; None means as recorded, or else False
-    broadcast_buffers: bool | None = None  # DDP option; None means as recorded, or else True
-    # True if FSDP frees units after forward and gathers them again in backward. None means as recorded, or else True.
+    find_unused_parameters: bool | None = None  # DDP option; None: as recorded, or False if that is unknown
+    broadcast_buffers: bool | None = None  # DDP option; None: as recorded, or True if that is unknown
+    # True if FSDP frees units after forward and gathers them again in backward. None: as recorded, otherwise True.
     reshard_after_forward: bool | None = None
 
     __repr__ = brief
@@ -112,8 +112,8 @@ class Layout:
     def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
         """Return the ranks that differ from a rank only along one dimension ("tp", "dp", "pp").
 
-        Two more dimensions divide data-parallel groups: experts are sharded over consecutive ranks ("ep"), and every
-        `ep`-th rank has the same experts ("edp").
+        Two more dimensions divide a data-parallel group. An "ep" group has `ep` consecutive ranks, and each of them has
+        other experts. An "edp" group consists of every `ep`-th rank; these ranks have the same experts.
         """
         if dimension == "ep":
             return tuple(self.rank(at.tp, at.dp - at.dp % self.ep + index, at.pp) for index in range(self.ep))
@@ -144,7 +144,7 @@ def parse_layout(text: str) -> Layout:
 
 
 class Action(NamedTuple):
-    """An action of a stage: compute, send or receive. A `joined` message is issued together with the next message."""
+    """An action of a stage: compute, send or receive. A `joined` message is issued with the next message."""
 
     what: Literal["forward", "backward", "send forward", "receive forward", "send backward", "receive backward"]
     microbatch: int
@@ -211,7 +211,7 @@ def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int | 
 
     Args:
         gradients: parameter number, number of elements, itemsize and dtype of each gradient.
-        cap_mib: bucket size in MiB; None for DDP's default of 25, with 1 for the first bucket of each dtype.
+        cap_mib: bucket size in MiB. If None, use DDP's defaults: 1 for a dtype's first bucket, then 25.
     """
     open_by_type: dict[str, list[tuple[int, int]]] = {}
     limits: dict[str, int] = {}

@@ -141,7 +141,7 @@ def trace_of_nodes(
     devices: Sequence[Any],
     distributed: Mapping[str, Any],
 ) -> Trace:
-    """Build a trace with derived nodes and runtime calls as rows, in this order."""
+    """Build a trace. Its rows are the derived nodes, followed by the runtime calls."""
     ordered = sorted(set(edges), key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
     header = {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "time": "", "start_ts": 0, "finish_ts": 0}
     summary = {

@@ -31,7 +31,7 @@ class Memory:  # all fields are in bytes
     optimizer: int
     activations: int  # peak of all live results except gradients
     buffers: int  # DDP's buckets, or FSDP's communication buffers
-    total: int  # overall peak; it is less than the sum, because gradients grow while activations shrink
+    total: int  # overall peak; less than the sum of the parts, because gradients grow while activations shrink
 
     __repr__ = brief
 
@@ -89,12 +89,12 @@ class _Block:
     begin: int
     last: int
     size: int = 0
-    owner: int | None = None  # if it holds a gradient, the row of the call that accumulates it here
+    owner: int | None = None  # if the block holds a gradient, the row of the call that accumulates it
     last_use: int | None = None  # position at which FSDP has reduced the gradient
 
 
 class _Lives:
-    """Lifetimes of memory blocks, by storage. A storage number may be reused.
+    """Tracks the lifetimes of memory blocks. Several blocks may have the same storage number, one after another.
 
     A block starts when a call that is not a view returns a storage that was not among its inputs. Blocks for FSDP2
     follow `FSDPParamGroup` (torch/distributed/fsdp/_fully_shard).
@@ -157,7 +157,7 @@ class _Lives:
             elif isinstance(item, SyntheticOp) and item.wrap is not None:
                 self._reduce(item)
             elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and self._reduced:
-                self._added = True  # this adds gradients to the gradients from an earlier microbatch
+                self._added = True  # adds gradients to the gradients from an earlier microbatch
         if self._added:
             self._kept.pop().last = self.place
         self._close(self._kept)
@@ -185,7 +185,7 @@ class _Lives:
         self._close(outputs)
 
     def _reduce(self, item: SyntheticOp) -> None:
-        """Free the unit's unsharded parameters and the previous unit's copy; copy the gradients and free them."""
+        """Free the unit's unsharded parameters and the previous unit's copy, then copy and free the gradients."""
         self._close(self._whole.pop(item.wrap or "", []))
         self._close(self._reduced)
         if self._added:

@@ -40,9 +40,9 @@ class Parameter:
     shape: Shape
     itemsize: int
     dtype: str
-    unit: int = -1  # unit, use, storage: first unit, index of first use, storage in the forward pass; −1 if unknown
-    use: int = -1
-    storage: int = -1
+    unit: int = -1  # number of the first unit that uses it; −1 if unknown
+    use: int = -1  # index of the first use; −1 if unknown
+    storage: int = -1  # storage in the forward pass; −1 if unknown
     elements: int = 0
     accumulates: bool = True  # True if the parameter has a gradient
     frozen: bool = False  # True if it has no gradient and no update; FSDP still gathers it
@@ -90,15 +90,15 @@ Lists = Mapping[int, Sequence[Parameter]]  # maps a list length to the parameter
 class Weights:
     parameters: list[Parameter] = field(default_factory=list)  # in optimizer order
     optimizer: Owned = field(default_factory=list)
-    # Evidence that they are parameters: the optimizer changes memory that the forward pass reads ("optimizer"), the
-    # optimizer changes tensors of the same shapes ("shapes"), or layers use them as weights ("use").
+    # Why these are parameters. "optimizer": the optimizer changes memory that the forward pass reads.
+    # "shapes": the optimizer changes tensors of the same shapes. "use": layers use the tensors as weights.
     evidence: Evidence = "optimizer"
     by_storage: dict[int, list[Region]] = field(default_factory=dict)  # keyed by storage in the forward pass
     by_number: dict[int, Parameter] = field(default_factory=dict)  # keyed by tensor number in the forward pass
     by_shard: dict[int, Parameter] = field(default_factory=dict)  # keyed by the storage of the parameter's shard (FSDP)
     part: Shard | None = None  # the recorded optimizer updates this part of every parameter; None means all
-    frozen: list[Parameter] = field(default_factory=list)  # their numbers follow the numbers of `parameters`
-    # if the optimizer has several parameter groups: maps rows of its calls on lists to the parameters in the lists
+    frozen: list[Parameter] = field(default_factory=list)  # numbered after the last of `parameters`
+    # If the optimizer has several parameter groups, maps the row of each call on lists to the parameters in the lists.
     lists: dict[int, Lists] = field(default_factory=dict)
 
     __repr__ = brief
@@ -108,7 +108,7 @@ class Weights:
         return [*self.parameters, *self.frozen]
 
     def lists_of(self, call: Call) -> Lists:
-        """Return the parameters of an optimizer call's list entries, by length of the list."""
+        """For the lists in an optimizer call, map the length of a list to the parameters of its entries."""
         return self.lists.get(call.row, {len(self.parameters): self.parameters})
 
     def taken(self, call: Call) -> Iterator[Parameter]:
@@ -127,7 +127,7 @@ class Weights:
         self.by_storage |= {weight.storage: [Region(0, 1 << 62, weight)] for weight in self.frozen}
 
     def within(self, value: Sequence[int]) -> Sequence[Parameter]:
-        """Return the parameters that an ET tensor [number, storage, offset, elements, …] equals, views or contains."""
+        """Return the parameters that contain, or are in, an ET tensor [number, storage, offset, elements, …]."""
         regions = self.by_storage.get(value[1])
         if regions is None:
             known = self.by_number.get(value[0])
@@ -143,7 +143,7 @@ class Weights:
 
 @dataclass
 class RecordedWrap:
-    """A recorded FSDP2 unit: storages of shards and, with timestamps, of gathered parameters and reduced gradients."""
+    """A recorded FSDP2 unit: the storages of its shards, and timestamped storages of its parameters and gradients."""
 
     label: str
     shards: tuple[int, ...] = ()
@@ -160,7 +160,7 @@ class Wrap:
     label: str  # module name or block number; "" for the root
     parameters: list[int] = field(default_factory=list)
     units: tuple[int, int] = (-1, -1)  # the first and the last `Unit` that use the parameters
-    again: bool | None = None  # True if the recorded job gathers again in backward; None if unknown
+    again: bool | None = None  # True if the recorded job gathers the parameters again in backward; None if unknown
 
     __repr__ = brief
 
@@ -220,7 +220,7 @@ class Model:
     blocks: list[Wrap] = field(default_factory=list)  # FSDP units inferred from repeated calls
     # buffers that had to be inferred because no broadcast was recorded
     inferred: list[Buffer] = field(default_factory=list)
-    sink: Shape | None = None  # extents of the model output; DDP copies it if `find_unused_parameters` is set
+    sink: Shape | None = None  # extents of the model's output; DDP copies the output if `find_unused_parameters`
     finds_unused: bool = False
     loose_blocks: bool = False  # True if a different division into `blocks` is equally likely
     own_buffers: bool = False  # True if DDP's broadcast of `buffers` was recorded
@@ -228,7 +228,7 @@ class Model:
     optimizer_parts: int = 1  # the recorded optimizer's state is sharded over this many ranks
     unmatched: int = 0  # number of gradients that belong to no known parameter
     data: list[Shape] = field(default_factory=list)  # external tensors that may have a batch dimension
-    left_out: list[Call] = field(default_factory=list)  # calls around gradient norms that a new layout does not need
+    left_out: list[Call] = field(default_factory=list)  # calls around gradient norms that a new layout omits
     step: list[Call] = field(default_factory=list)  # topmost calls of the step
     window: tuple[int, int] = (0, 0)  # start and end of the step, in ns
 
@@ -290,7 +290,7 @@ class Model:
         return [self.size(extent, changed) for extent in shape]
 
     def leaves(self, extents: Iterable[int]) -> list[int]:
-        """Return the classes in extents: factors of products, and parts of sums (such as q, k and v of one GEMM)."""
+        """Return the classes that make up extents: factors of products, and terms of sums (q, k and v of one GEMM)."""
         found: dict[int, None] = {}
         stack = self.extents.leaves(extents)[::-1]
         while stack:

@@ -2,9 +2,9 @@
 
 There are three kinds of gaps:
 
-- operators with sizes that depend on sharded dimensions in an unknown way, depend on tensor values, or are not sharded;
-- parameters that every tensor-parallel rank has in full;
-- communication that the recording does not show. Each rule in `_RULES` looks for one such gap.
+- An operator is not sharded, or its sizes depend on tensor values or in an unknown way on sharded dimensions.
+- A parameter is not sharded, so every tensor-parallel rank has it in full.
+- The recording does not show some communication. Each rule in `_RULES` looks for one such gap.
 
 A gap lists the share of the time or of the parameters that it affects. `doubts` turns the list into reasons to
 distrust the result. If there are any, the command exits with status 3.
@@ -29,8 +29,8 @@ from .step_calls import BOOKKEEPING, VIEWS, Call, tensor_values, walked
 from .wraps import candidates
 
 _NAMED = 4  # a doubt names at most this many operators; the report lists all of them
-# A result is doubtful if operators that were not derived take more than this share of the time. They take less if a
-# recorded layout is derived from itself.
+# A result is doubtful if operators that were not derived take more than this share of the time.
+# They take less than this share if the new layout is the recorded layout.
 LEAST = 0.01
 # torch.compile hides parameters and buffers inside calls with these names.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
@@ -92,7 +92,7 @@ def _loose(derivation: Derivation) -> set[int]:
     model, divided = derivation.model, derivation.plan.divided if derivation.layout.tp > 1 else set()
     extents, changed, value = model.extents, derivation.changed, model.extents.value
     loose: set[int] = set()
-    firm = set[int]()  # classes that depend only on extents that are not divided
+    firm = set[int]()  # classes that depend only on undivided extents
     related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
     for some, basis in extents.following:
         moved = [leaf for leaf in extents.leaves(basis) if leaf in divided]
@@ -107,7 +107,7 @@ def _loose(derivation: Derivation) -> set[int]:
 
 
 def _whole_products(derivation: Derivation) -> set[int]:
-    """Return rows of GEMMs on samples, in repeated blocks, that tensor parallelism does not shard.
+    """Return the rows of GEMMs that process samples in repeated blocks, but that tensor parallelism does not shard.
 
     GEMMs outside the repeated blocks, such as the output layer, are not reported: implementations seldom shard them.
     """

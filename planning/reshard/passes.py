@@ -70,7 +70,7 @@ def last_step(top: Sequence[Call]) -> Sequence[Call]:
 
 
 def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:
-    """For the first call of each run of backward calls, return the sequence numbers in the run."""
+    """Return one set per call: if a run of backward calls starts there, the run's sequence numbers, otherwise empty."""
     found: list[frozenset[int]] = [frozenset()] * (len(top) + 1)
     run = set[int]()
     for at in range(len(top) - 1, -1, -1):

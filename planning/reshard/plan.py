@@ -113,8 +113,8 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
     """Find extents that are rows of one weight and columns of another, but occur in no norm or residual.
 
     A layer with a divided first extent is a column layer, and a layer with a divided second extent is a row layer
-    (Megatron-LM: M. Shoeybi et al., 2019). A layer is never both, so every second extent in a chain is divided. Key and
-    value heads are divided like query heads.
+    (Megatron-LM: M. Shoeybi et al., 2019). Because a layer is never both, only every second extent in a chain of layers
+    is divided. Key and value heads are divided like query heads.
     """
     leaves, biases = model.leaves, _biases(model)
     weights = [
@@ -151,7 +151,7 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
 
 
 def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
-    """Return the class of query heads for each class of key or value heads, and the classes of head widths."""
+    """Map each class of key or value heads to the class of its query heads; also return the classes of head widths."""
     heads: dict[int, int] = {}
     dims: set[int] = set()
     for given in model.attentions():
@@ -270,7 +270,7 @@ class Partial:
     after: Call  # the result is reduced after this call
     forward: bool  # True for the output of a row layer, False for an input gradient
     unit: int
-    place: int  # index among the unit's forward calls, or among its backward calls
+    place: int  # index of the GEMM among the unit's forward or backward calls
     number: int = 0  # index of the pass
 
 
@@ -296,14 +296,14 @@ def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
 
 
 def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:
-    """Return the call that passes the result on to the model: the enclosing layer, or the next view."""
+    """Return the call after which the result can be reduced: the enclosing layer, or the view that follows it."""
     top = forward[place]
     following = forward[place + 1] if top is call and place + 1 < len(forward) else top
     return following if following.name in ("aten::_unsafe_view", "aten::view") else top
 
 
 def _after_backward(flat: Sequence[tuple[Call, Call]], top: Call) -> Call:
-    """Return the next view of the input gradient, otherwise the enclosing autograd call."""
+    """Return the next view of the input gradient, or if there is none, the enclosing autograd call."""
     for other, call in flat:
         if other is top:
             continue

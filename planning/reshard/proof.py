@@ -1,4 +1,4 @@
-"""Check a derived layout: derive the recorded layout and compare it with the recording, and count gradients."""
+"""Check a derivation: derive the recorded layout again, compare it with the recording, and count gradients."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] 
 class SelfProof:
     operators: int  # number of operators in the recording
     communications: int  # number of communications in the recording
-    # number of recorded operators that the derivation lacks, for each name and sizes
+    # Maps an operator's name and sizes to the number of recorded operators that the derivation lacks.
     missing: Counter[_Work] = field(default_factory=Counter)
     extra: Counter[_Work] = field(default_factory=Counter)  # number of derived operators that the recording lacks
     share: float = 0.0  # missing operators' share of the self time

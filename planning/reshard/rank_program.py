@@ -48,7 +48,7 @@ class _Rank:
     waits: tuple[str, ...]  # keys of all reductions
     wraps: list[Wrap]
     root: Wrap | None
-    sums: Set[int]  # rows of gradient sums that are in place in either the program or the recording, but not both
+    sums: Set[int]  # rows of gradient sums that are in place only in the program or only in the recording
 
     @property
     def layout(self) -> Layout:
@@ -159,7 +159,7 @@ def _reductions_in(derivation: Derivation, call: Call) -> dict[int, tuple[CommOp
 
 
 def reduction(derivation: Derivation, partial: Partial) -> CommOp:
-    """Return the all-reduce of a partial result, with the shape that the result has after the next call."""
+    """Return the all-reduce of a partial result, in the shape that the result has after the call `partial.after`."""
     model, changed = derivation.model, derivation.changed
     own = partial.call.output_shapes[0]
     result = next((shape for call in partial.after.walk() for shape in call.output_shapes if shape), own)
@@ -177,7 +177,7 @@ def _within(rank: _Rank, items: Iterator[Item], unit: Unit | None, *, forward: b
 
 
 def _beginning(rank: _Rank, unit: Unit, side: int) -> list[Wrap]:
-    """Return the FSDP units, except the root, that start (side 0) or end (side 1) with this unit."""
+    """Return the FSDP units, except the root, that begin (side 0) or end (side 1) at this unit."""
     return [wrap for wrap in rank.wraps if not wrap.root and wrap.units[side] == unit.number]
 
 
@@ -216,7 +216,7 @@ def _broadcast_buffers(derivation: Derivation) -> Iterator[Item]:
 
 
 def _sink(rank: _Rank) -> SyntheticOp:
-    """Return DDP's copy of the model output: as recorded, or else of the last non-view result that the loss uses."""
+    """Return DDP's copy of the model output. If none was recorded, copy the last non-view result that the loss uses."""
     model, unit, shape = rank.model, rank.units[-1], rank.model.sink
     if shape is None:
         taken = {value[1] for call in walked(model.loss_forward) for value in tensor_values(call.record.get("inputs"))}
@@ -291,7 +291,7 @@ def _ready(rank: _Rank, parameter: Parameter, microbatch: int) -> Iterator[Item]
     derivation = rank.derivation
     sizes, keeps = derivation.sizes(parameter), derivation.keeps_gradients
     first = not rank.pass_of(microbatch) and not keeps
-    recorded_alone = first or rank.model.wraps  # True if earlier passes left no gradients when it was recorded
+    recorded_alone = first or rank.model.wraps  # True if no earlier pass left gradients in the recording
     again = microbatch or (keeps and not rank.fsdp)
     if again and recorded_alone and not (rank.fsdp and rank.reduces(microbatch - 1)):
         yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
@@ -357,7 +357,7 @@ def _optimizer(rank: _Rank) -> Iterator[Item]:
 
 
 def _beside_received(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
-    """Add the first gradients out of place: autograd cannot add in place while the schedule holds the gradient."""
+    """Change the first gradient sum to out-of-place: autograd cannot add to a gradient that the schedule holds."""
     calls = [call for call in backward if isinstance(call, Call)]
     first = next((values[0] for call in walked(calls) if (values := call.tensor_ids("inputs"))), -1)
     for call in backward:

@@ -25,7 +25,7 @@ from .step_calls import Call
 
 
 class _Functional(NamedTuple):
-    """A functional collective: its name, the call that issues it, and an argument (None: the number of ranks)."""
+    """A functional collective: its name, the call that issues it, and its argument (None for the number of ranks)."""
 
     name: str
     issue: str

@@ -129,7 +129,7 @@ class ResizedCalls:
 
 
 def _work(call: Call) -> Sequence[Sequence[int]]:
-    """Return lists of extents. The sum of their products is the call's work, in multiplications or else in elements."""
+    """Return lists of extents. The call's work (in multiplications or elements) is the sum of the lists' products."""
     shapes = call.shapes
     if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
         first, second = (call.inputs[at] for at in PRODUCTS[call.name])

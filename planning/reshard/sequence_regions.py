@@ -16,8 +16,8 @@ from .model import Model, Parameter, Unit
 class SequenceRegions:
     """The changes that sequence parallelism makes to a program.
 
-    An all-gather before each pair of column and row layers and a reduce-scatter after the pair replace the all-reduce,
-    in forward and backward. Backward gathers the input again. Norms, residuals and losses work on part of the sequence.
+    In forward and backward, each pair of column and row layers has an all-gather before it and a reduce-scatter after
+    it, but no all-reduce. Backward gathers the input again. Norms, residuals and losses work on part of the sequence.
     The gradients of their parameters are summed over tensor-parallel ranks once per step (V. Korthikanti et al.,
     "Reducing Activation Recomputation in Large Transformer Models", 2022).
     """
@@ -50,7 +50,7 @@ class SequenceRegions:
             full = full and not item.after
 
     def sum_of_gradients(self, parameters: Iterable[Parameter]) -> Iterator[Item]:
-        """Yield the sums over ranks of the gradients of parameters that every rank has in full."""
+        """Yield the all-reduces that sum, over ranks, the gradients of parameters that every rank has in full."""
         whole = [parameter for parameter in parameters if self.divided.isdisjoint(self.model.leaves(parameter.shape))]
         for dtype, size in sorted({(parameter.dtype, parameter.itemsize) for parameter in whole}):
             count = sum(

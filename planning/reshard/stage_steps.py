@@ -59,8 +59,8 @@ def read_stage(
 ) -> StageStep:
     """Split the step of a rank into microbatches.
 
-    A microbatch's forward pass ends with the call that returns the sent activation; in the last stage, it starts when
-    an activation arrives. Backward calls are assigned to microbatches by PyTorch's sequence numbers.
+    A microbatch's forward pass ends with the call that returns the activation to send. The last stage sends none, so
+    there it starts when an activation arrives. Backward calls are assigned to microbatches by sequence number.
 
     Args:
         numbers: yields tensor numbers that are unique over all ranks.
@@ -94,7 +94,7 @@ def read_stage(
 
 
 def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
-    """Count how often messages are sent. Consecutive messages that have no call between them count once."""
+    """Return how many times messages are sent. Messages that have no call between them are one time."""
     starts = np.array([call.ts for call in calls], np.int64)
     return len(distinct(np.searchsorted(starts, [message.ts for message in messages])))
 
@@ -204,7 +204,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
             continue
         k = place.get(call.row, current if behind else min(ahead, parts - 1))
         of = {made_in[number] for number in call.tensor_ids("inputs") if number in made_in}
-        k = max(of) if of and k not in of else k  # for example, the initial gradient of a loss
+        k = max(of) if of and k not in of else k  # the initial gradient of a loss, for example
         if found.backward[k]:
             found.backward[k].append(call)
             continue
@@ -286,7 +286,7 @@ _DETACHES = ("detach", "aten::detach", "aten::detach_")
 
 
 def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
-    """Return whether a backward call accumulates a gradient to send, detaches the output, or allocates memory."""
+    """Return whether a backward call accumulates a gradient that is sent, detaches an output, or allocates memory."""
     if ACCUMULATE in call.name:
         return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
     allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))
@@ -294,7 +294,7 @@ def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
 
 
 def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
-    """Restore in-place sums: autograd added out of place only because the schedule holds the received gradient."""
+    """Make gradient sums in-place again. Autograd added out of place only because the schedule held the gradient."""
     for child in call.children:
         values = list(tensor_values(child.record.get("inputs")))
         if child.name == SUM.name and values and values[0][0] in arrived:

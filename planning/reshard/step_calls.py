@@ -76,7 +76,7 @@ class Call:
     inputs: _Tensors  # extents of the tensors in each argument
     results: _Tensors
     signature: Signature | None
-    record: dict[str, Any]  # "inputs" and "outputs" as an ET contains them
+    record: dict[str, Any]  # "inputs" and "outputs" in the form of an ET
     schema: str
     children: list[Call] = field(default_factory=list)
     lead: int = 0  # time in ns since the previous call ended
@@ -129,7 +129,7 @@ def tensor_values(given: Any) -> Iterator[list[Any]]:
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:
-    """Return the topmost calls of a step (None: the median step). Of the annotations, only the optimizer's are kept."""
+    """Return the topmost calls of a step (by default, the median step), without annotations except the optimizer's."""
     calls = trace.calls
     begin, end = step_window(trace, step)
     inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))
@@ -167,7 +167,7 @@ def check_eager(trace: Trace) -> None:
 
 
 def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Return a mask of the calls on threads of the program. Gloo's own threads compute for collectives."""
+    """Return a mask of the calls that run on the program's threads, not on Gloo's own threads."""
     calls, names = trace.calls, trace.names
     if not any(name.startswith("gloo:") for name in names):
         return np.ones(len(calls), np.bool_)
@@ -187,7 +187,7 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
 
 
 def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
-    """Find callers by time for calls that the ET places below a Gloo collective or below a finished call."""
+    """Find the callers, by time, of calls that the ET wrongly places below a Gloo collective or an ended call."""
     calls, names = trace.calls, trace.names
     gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
     if not gloo:
@@ -270,7 +270,7 @@ def _opened(calls: Sequence[Call]) -> Iterator[Call]:
 
 
 def pruned(call: Call, places: Sequence[int], count: int) -> Call:
-    """Reduce a call on lists of `count` entries, and its callees for each entry, to the entries at `places`."""
+    """Keep only the entries at `places` of a call on lists of `count` entries, and the callees for these entries."""
     if len(places) == count:
         return call
 

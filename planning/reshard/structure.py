@@ -143,7 +143,7 @@ def _find_weights(recorded: _Recorded) -> Weights:
 def _first_pass(
     trace: Trace, recorded: _Recorded, weights: Weights, begins: Sequence[int]
 ) -> tuple[list[Unit], list[Call], list[Wrap], list[Wrap], bool]:
-    """Return the first pass's units and loss, its recorded FSDP units, its repeated blocks, and if they are unsure."""
+    """Return the first pass's units, loss, recorded FSDP units and repeated blocks, and True if blocks are unsure."""
     forward, shapes = recorded.passes[0][0], recorded.shapes
     sizes = {parameter.number: prod(shapes.extents.sizes(parameter.shape)) for parameter in weights.every}
     alive = alive_after(trace, forward, weights)
@@ -211,7 +211,7 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
     """Return the likely batch dimension of each pass: the most frequent first extent in the data of layers.
 
     Extents along which operators mix elements are chosen only if there is no other candidate, because the sequence may
-    be the first dimension. The result is −1 if most data has a single sample: the next extent is then a sequence.
+    be the first dimension. If most data has only one sample, return −1: other extents are not batch dimensions then.
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
@@ -239,7 +239,7 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
 
 
 def _part_of_batch(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
-    """If equal batches were concatenated, such as pairs, return a single batch's extent; otherwise return `batch`.
+    """If the batch is a concatenation of equal parts, such as pairs, return one part's extent, otherwise `batch`.
 
     If the concatenated batch is later split into equal parts, the parts have the same class. `firsts` contains the
     first extents of external tensors.

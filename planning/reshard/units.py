@@ -36,12 +36,12 @@ from .weights import gradients_of
 def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list[int]:
     """For each forward call, count the activations that are live after it: results used later, and the model input.
 
-    Results before the first call with parameters are data. A reused number is a different tensor. If a number was not
-    returned by a call but refers to an activation's memory, it is this activation (FSDP hooks cause such numbers).
+    Results from before the first call with parameters are data. A tensor number that is reused belongs to a new tensor.
+    A number that no call returned, but that refers to an activation's memory, is this activation (due to FSDP hooks).
     """
     alias = _aliases(trace)
     lives: dict[int, list[int]] = {}  # for each tensor number, the index of its first and last use
-    made_in: dict[int, list[int]] = {}  # for each storage, its last activation's number, offset, element count
+    made_in: dict[int, list[int]] = {}  # maps a storage to its last activation's number, offset, element count
     memory: dict[int, int] = {}  # for each tensor number, its storage
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
@@ -241,7 +241,7 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
     known = {} if gathered else gradients_of(model.weights)  # with FSDP, the optimizer reads shards in other memory
     unmatched, batches = 0, set(model.batches)
 
-    def of_samples(call: Call) -> bool:  # checkpointing, for example, computes an input's gradient
+    def of_samples(call: Call) -> bool:  # with checkpointing, inputs may have gradients
         shape = next((shape for inner in call.walk() for shape in inner.input_shapes), ())
         return not batches.isdisjoint(model.extents.leaves(shape))
 

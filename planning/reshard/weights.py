@@ -27,7 +27,7 @@ from .items import Shard
 from .model import GivenTensor, Lists, Owned, Parameter, RecordedWrap, Region, Weights, given_tensors
 from .step_calls import Call, tensor_values, walked
 
-OwnerOf = Callable[[Sequence[int]], Parameter | None]  # this returns the parameter that an ET tensor belongs to
+OwnerOf = Callable[[Sequence[int]], Parameter | None]  # finds the parameter that an ET tensor belongs to
 
 
 def find_weights(
@@ -82,7 +82,7 @@ def _set_optimizer(weights: Weights, steps: Sequence[Call], owner_of: OwnerOf) -
 def _of_shards(
     steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call], gathered: Sequence[RecordedWrap], part: Shard | None
 ) -> Weights:
-    """Find the parameters with FSDP2. Gathered memory is reused, but tensors keep their numbers (`by_number`)."""
+    """Find the parameters of an FSDP2 job. Tensor numbers identify them (`by_number`): gathered memory is reused."""
     used = _gathered_reads(forward, gathered)
     order = [given.storage for given in _changed(child for step in steps for child in step.children)]
     order += [shard for unit in gathered for shard in unit.shards]
@@ -170,9 +170,9 @@ def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
 
 
 def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Parameter]) -> dict[int, Lists]:
-    """Return the parameters of the entries in list calls, by row of the call.
+    """Map the rows of calls on lists to the parameters of the list entries, by length of the list.
 
-    For calls on gradients, they are the parameters of the next call on parameters, because an optimizer processes its
+    A call on gradients has the same parameters as the next call on parameters, because an optimizer processes its
     groups in order.
     """
     found, current = dict[int, Lists](), {len(parameters): parameters}
@@ -186,7 +186,7 @@ def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Para
 
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
-    """Map storages to external tensors of forward: the largest tensor first, then tensors of other elements."""
+    """Map storages to the external tensors that forward reads: the largest first, then equal or disjoint ones."""
     found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # maps storages to offsets to (elements, tensor)
     made, views = set[int](), set[int]()
 
@@ -322,7 +322,7 @@ def weights_of_layers(calls: Iterable[Call]) -> set[int]:
 
 
 def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
-    """Return the parameter for each tensor (storage, offset) that the optimizer uses with it, such as its gradient."""
+    """Map each tensor (storage, offset) that the optimizer uses with a parameter, such as a gradient, to it."""
     found: dict[tuple[int, int], Parameter] = {}
     made = set[int]()  # the optimizer allocates these storages; earlier tensors may have had the same addresses
     for _, owned in weights.optimizer:

@@ -233,7 +233,7 @@ def scattered(derivation: Derivation, wrap: Wrap, shard: Shard | None, *, added:
 
 
 def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, recorded: Layout) -> list[Wrap]:
-    """Return the FSDP units with inputs that have no gradient, because they are data.
+    """Return the FSDP units that have only data as input, so that their inputs have no gradient.
 
     FSDP finishes backward of these units after the root, in module order (`_root_post_backward_final_callback` in
     torch/distributed/fsdp/_fully_shard/_fsdp_state.py).
@@ -243,7 +243,7 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         return []
     calls = [call for unit in units for call in unit.forward]
     read = [{p.number for inner in call.walk() for p in weights.taken(inner)} for call in calls]
-    wrap_of: dict[int, Wrap] = {}  # for each call, the unit with parameters that are used before and after it
+    wrap_of: dict[int, Wrap] = {}  # maps each call between uses of a unit's parameters to the unit
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)

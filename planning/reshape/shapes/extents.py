@@ -17,8 +17,8 @@ _ATTEMPTS = 9  # The solver runs at most this often; each run leaves out the con
 class Extents:
     """Classes of equal extents. Each extent is an integer ID that is valid only in this object.
 
-    A class may be a product of other classes in row-major order (`view`) or a sum of other classes (`cat`). Or it may
-    follow other classes: if none of these classes changes, neither does the follower.
+    A class may be a product of other classes in row-major order (`view`) or a sum of other classes (`cat`). It may also
+    follow other classes: it keeps its value if all of them keep their values.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Extents:
         self._follows.append((tuple(extents), tuple(dict.fromkeys(others))))
 
     def beside(self, extents: Sequence[int]) -> None:
-        """Record that at most one extent of a tensor changes, unless other relations disagree."""
+        """Record that at most one extent in a tensor's `extents` changes, unless other relations disagree."""
         self._beside.append(extents)
 
     def number(self, extents: Iterable[int]) -> None:
@@ -105,7 +105,7 @@ class Extents:
 
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
         for group in self._groups(self.leaves(left), self.leaves(right)):
-            mine, other = (self.leaves(side) for side in group)  # groups handled earlier may have changed the leaves
+            mine, other = (self.leaves(side) for side in group)  # earlier groups may have changed the leaves
             if len(mine) == len(other) == 1:
                 self.same(mine[0], other[0])
             elif len(mine) == 1:
@@ -118,7 +118,7 @@ class Extents:
                 self._cut(mine, other)
 
     def _groups(self, left: Sequence[int], right: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-        """Split two lists of extents into the shortest pairs of groups with equal products."""
+        """Split two lists of extents into pairs of groups that have equal products and are as short as possible."""
         found, queues = [], (deque(left), deque(right))
         while queues[0] and queues[1]:
             group = [queues[0].popleft()], [queues[1].popleft()]
@@ -131,7 +131,7 @@ class Extents:
         return found
 
     def _cut(self, left: Sequence[int], right: Sequence[int]) -> None:
-        """Split the extents of both lists at each other's boundaries, as far as they are divisible."""
+        """Split the extents in each list at the boundaries in the other list, if the sizes are divisible."""
         queues, pieces = (deque(left), deque(right)), list[int]()
         while queues[0] and queues[1]:
             pair = [self.root(queue.popleft()) for queue in queues]
@@ -216,7 +216,7 @@ class Extents:
         return [(self.roots(some), self.roots(basis)) for some, basis in self._follows]
 
     def ambiguous(self, changed: Mapping[int, int]) -> set[int]:
-        """Return the parts of split extents that need not change, because another extent of the shape could change."""
+        """Return the parts of split extents that may stay the same because another extent of the shape may change."""
         found = set[int]()
         for left, right, parts in self._cuts:
             for root in set(self.leaves((*left, *right))) & changed.keys():
@@ -227,7 +227,7 @@ class Extents:
 
 
 class _Solver:
-    """Propagates values along the relations until nothing changes; `dead` classes get no value."""
+    """Propagates values along the relations until no value changes anymore. Classes in `dead` get no value."""
 
     def __init__(self, extents: Extents, changed: Mapping[int, int], kept: set[int], dead: frozenset[int]) -> None:
         self._extents, self._value = extents, extents.value
@@ -240,7 +240,7 @@ class _Solver:
         }
         for root, value in changed.items():
             self.known[root] = value
-            if root in self._products:  # it is not known which of its factors change
+            if root in self._products:  # which factors of the product change is unknown
                 self.dead.update(set(extents.leaves([root])) - changed.keys() - kept)
         for root in kept:
             if root in changed:
@@ -258,7 +258,7 @@ class _Solver:
         return self.known.get(root, self._value[root]) != self._value[root]
 
     def keep(self, extents: Iterable[int]) -> None:
-        """Let extents that have no derived value keep their old value; if an extent is a product, keep its factors."""
+        """Let extents without a derived value keep their recorded value. For a product, keep the factors."""
         for root in self._extents.leaves(extents):
             if root not in self.dead:
                 self.known.setdefault(root, self._value[root])

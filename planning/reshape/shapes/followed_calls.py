@@ -30,7 +30,7 @@ _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed
 # Collectives with these prefixes belong to data parallelism if they reduce gradients.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 _DIVIDES = "FSDP::"  # FSDP2 annotations start with this
-_TRANSPOSES = "transpose_"  # swaps extents in place; recorded sizes do not show this if the extents are equal
+_TRANSPOSES = "transpose_"  # swaps extents in place; if they are equal, the recorded sizes do not show it
 LOADER = "DataLoader"  # PyTorch annotates the loading of a batch with this name
 
 
@@ -86,7 +86,7 @@ def shapes_of(trace: Trace) -> Shapes:
 
 
 def _callers(trace: Trace) -> npt.NDArray[np.int64]:
-    """Return the caller of each row. If an ET places a call below a finished call, use the finished call's caller."""
+    """Map rows to their callers. If an ET places a call below a call that has ended, use the ended call's caller."""
     calls, above = trace.calls, trace.nodes.parent_row
     begin, end = np.zeros(len(trace) + 1, np.int64), np.full(len(trace) + 1, np.iinfo(np.int64).max)
     begin[calls.source], end[calls.source] = calls.ts, calls.end
@@ -128,18 +128,18 @@ class _Open:
     name: str
     arguments: tuple[Operand, ...]
     time: int
-    basis: Shape  # input extents of the innermost call that has inputs and does not choose its result sizes
+    basis: Shape  # input extents of the innermost enclosing call that has inputs and is not in `FREE_SIZED`
     backward: bool
     gathers: bool  # True inside gradient accumulation
     parameters: bool  # True if it uses only parameters, gradients and optimizer states
     loads: bool  # True while a data loader loads a batch
     taken: frozenset[int]  # IDs of input tensors
     divides: bool = False  # True if FSDP gathers or reduces here: shard sizes are not layer sizes
-    temporaries: list[Shape] = field(default_factory=list)  # tensors of freely chosen sizes that the call creates
+    temporaries: list[Shape] = field(default_factory=list)  # tensors that the call creates with arbitrary sizes
 
 
 class _Walk:
-    """Follows tensors by tensor ID and storage. A storage alone does not identify a tensor: memory is reused."""
+    """Follows tensors by tensor ID and storage. The storage is not sufficient, because memory is reused."""
 
     def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
         self.shapes = Shapes()
@@ -154,7 +154,7 @@ class _Walk:
         name = self._trace.name_of(row).removeprefix("aten::")
         above = self._open.get(Row(self._callers[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
-        if above is None or name.startswith(_BACKWARD):  # backward may run inside hooks and recomputation
+        if above is None or name.startswith(_BACKWARD):  # a backward pass may start inside a hook or a recomputation
             gathers, parameters = name == _ACCUMULATION, False
         else:
             gathers, parameters = above.gathers, above.parameters
@@ -228,7 +228,7 @@ class _Walk:
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
             self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
-            if within is not None:  # it is no input, so the call created it
+            if within is not None:  # the call created the tensor, because it is not an input
                 within.append(shape)
         else:
             shape = held.shape
@@ -295,12 +295,12 @@ def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
 
 Roles = tuple[Shape, Shape]
 _NONE: Roles = (), ()
-# These calls are no evidence if another operator makes them. For example, `index_select` calls `select` for each row.
+# These calls are evidence only if no other operator makes them; for example, `index_select` calls `select` per row.
 IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
 
 
 def roles(call: OpCall) -> Roles:
-    """Return a forward call's extents that may be the batch size, and its extents along which it mixes elements.
+    """Return the extents of a forward call that may be the batch size, and the extents along which it mixes elements.
 
     Samples of a batch are not mixed before the loss. Sequence elements are mixed in attention, recurrent layers,
     selections, and means over some dimensions. Features are mixed in every layer.

@@ -27,7 +27,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
     for shape in call.temporaries if call.name.startswith("native_batch_norm") else ():
         sizes = extents.sizes(shape)
         if len(shape) > 1 and sizes[-1] == extents.value[channels] and sizes != extents.sizes(data[0]):
-            extents.same(shape[-1], channels)  # these are partial sums per thread
+            extents.same(shape[-1], channels)  # `shape` holds partial sums per thread
             extents.fix(shape)
     for shape in tensors:
         if len(shape) == 1 and extents.value[shape[0]] == extents.value[channels]:
@@ -36,7 +36,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
         elif len(shape) < rank and not batched:
             extents.fix(shape)
             broadcast([data[0], shape], extents)
-        elif len(shape) == 1:  # it is a buffer reserved for backward
+        elif len(shape) == 1:  # a buffer that is reserved for backward
             extents.follow(shape, data[0])
     if "group_norm" in call.name:
         for shape in (*call.inputs, *call.results, *call.temporaries):
@@ -46,7 +46,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
 
 
 def _convolution(call: OpCall, extents: Extents) -> None:
-    """Relate inputs, outputs and gradients (batch, channels, spatial dimensions); weight and bias are parameters."""
+    """Relate inputs, outputs and gradients, all of shape (batch, channels, *spatial). Weight and bias are fixed."""
     names = _CONVOLVES[call.name]
     shapes = {name: call.tensor(at) for at, name in enumerate(names)}
     weight, inputs = shapes.get("weight"), shapes.get("input")
@@ -76,7 +76,7 @@ def _gradient(shape: Shape, inputs: Shape | None, weight: Shape | None, extents:
 
 
 def _pool(call: OpCall, extents: Extents) -> None:
-    """Relate inputs and outputs of pooling and resampling (batch, channels, spatial dimensions) and their backward."""
+    """Relate inputs and outputs of pooling and resampling, and of their backward: (batch, channels, *spatial)."""
     spatial = 3 if "3d" in call.name else 1 if "1d" in call.name else 2
     data = [shape for shape in (*call.inputs, *call.results) if len(shape) >= spatial]
     for place, shape in enumerate(data):
@@ -87,7 +87,7 @@ def _pool(call: OpCall, extents: Extents) -> None:
 
 
 def _loss(call: OpCall, extents: Extents) -> None:
-    """Relate scores (batch, classes, …) and targets (batch, …), in any argument order, forward and backward."""
+    """Relate scores (batch, classes, …) to targets (batch, …) in any argument order, in forward and backward."""
     scores = max((shape for shape in call.inputs), key=len, default=())
     if len(scores) < 2:
         return
@@ -125,7 +125,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
 
 
 def _tables(call: OpCall, extents: Extents) -> None:
-    """Relate tensors of FBGEMM lookups (…, dimension offsets, …, indices, offsets, …) with bags of equal size.
+    """Relate the arguments (…, dimension offsets, …, indices, offsets, …) of FBGEMM lookups if all bags have one size.
 
     The number of offsets is tables × batch + 1.
     """
@@ -143,7 +143,7 @@ def _tables(call: OpCall, extents: Extents) -> None:
 
 
 def _permute_sparse(call: OpCall, extents: Extents) -> None:
-    """Arguments: order, lengths (features, batch), values, …; results: lengths and values in the new feature order."""
+    """Relate (order, lengths, values, …) to reordered lengths and values; lengths have shape (features, batch)."""
     before, after = call.tensor(1), call.result()
     if before and after and len(before) == len(after) == 2:
         extents.same(before[1], after[1])
@@ -164,7 +164,7 @@ def _all_to_all(call: OpCall, extents: Extents) -> None:
 
 
 def _attention(call: OpCall, extents: Extents) -> None:
-    """Query, key and value are (batch, head, sequence, dimension); backward takes the output's gradient first."""
+    """Relate query, key and value of shape (batch, head, sequence, dimension). Backward starts with the gradient."""
     first = 1 if "backward" in call.name else 0
     query, key, value = (call.tensor(first + place) for place in range(3))
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
@@ -183,7 +183,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     for shape in (*call.results[len(results) :], *(call.tensor(at) for at in range(first + 3, len(call.arguments)))):
         if shape is not None and len(shape) == 3:  # log-sum-exp
             alike.append((query[:3], shape))
-        elif shape is not None and len(shape) == 4:  # this is the output or a mask
+        elif shape is not None and len(shape) == 4:  # `shape` belongs to the output or a mask
             saved = first and extents.sizes(shape) == extents.sizes(output)
             alike.append((output if saved else scores, shape))
     for pair in alike:
@@ -191,7 +191,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
 
 
 def _encoder_layer(call: OpCall, extents: Extents) -> None:
-    """Fused inference of an encoder layer or its attention: data (batch, sequence, dimension), parameters, mask."""
+    """Relate data (batch, sequence, dimension) of a fused encoder layer or its attention; the parameters are fixed."""
     data = [shape for shape in call.inputs if len(shape) == 3]
     for argument in call.arguments:
         extents.fix(extent for shape in argument.tensors if shape is not None and len(shape) < 3 for extent in shape)
@@ -199,7 +199,7 @@ def _encoder_layer(call: OpCall, extents: Extents) -> None:
 
 
 def _recurrent(call: OpCall, extents: Extents) -> None:
-    """`lstm`, `gru` and similar operators (input, states, parameters, …, batch_first), and their oneDNN layers."""
+    """Rule for `lstm`, `gru` and similar operators (input, states, parameters, …, batch_first) and oneDNN's layers."""
     data = call.tensor(0)
     if not data or len(data) != 3:
         return

@@ -1,4 +1,4 @@
-"""Find out which extents are the batch size or the sequence length of a recording."""
+"""Detect which extents of a recording are the batch size or the sequence length."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class SizeEvidence:
         return found, size
 
     def _batch(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return the batch size, and candidate extents in order of priority.
+        """Return the batch size, and lists of candidate extents in order of priority.
 
-        First come extents along which a data loader stacks samples, and input extents that reach layers but are never
-        mixed.
+        The first list contains extents along which a data loader stacks samples, and input extents that reach layers
+        but are never mixed.
         """
         value, apart = self._extents.value, [claim for claim in self.claims if not claim.mixed]
         loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
@@ -62,7 +62,7 @@ class SizeEvidence:
         ]
 
     def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return the sequence length, and candidates: extents mixed by attention or recurrent layers come first."""
+        """Return the sequence length, and lists of candidates. Extents that layers mix along are in the first list."""
         mixed = [claim for claim in self.claims if claim.mixed and claim.votes]
         if recorded_size is None:
             recorded_size = self._likeliest("seq", _votes(mixed))
@@ -73,7 +73,7 @@ class SizeEvidence:
 
     @cached_property
     def claims(self) -> list[_Claim]:
-        """Candidate classes of the forward pass's input extents, without parameters, most votes first."""
+        """Classes of the forward pass's input extents (except parameter extents), most votes first."""
         place = dict[int, int]()
         for source in self._shapes.sources:
             for at, extent in enumerate(source.shape if source.forward else ()):
@@ -125,7 +125,7 @@ class SizeEvidence:
         return [set(self._origins(source.shape)) for source in self._shapes.sources if source.forward]
 
     def _one_each(self, roots: Iterable[int]) -> set[int]:
-        """Keep only the first class per input, because a layer may be as wide as its input."""
+        """Keep at most one class per input, the first; other extents of the input may be equal by chance."""
         chosen, taken = set[int](), [False] * len(self._inputs)
         for root in roots:
             mine = [number for number, extents in enumerate(self._inputs) if root in extents]

@@ -12,8 +12,8 @@ _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
-FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators with result sizes that the caller chooses
-RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # operators of this kind that create random data
+FREE_SIZED = frozenset(_FREE_SIZED.split())  # the caller chooses the sizes of their results
+RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # these also create random data
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:
@@ -104,7 +104,7 @@ def _sort(call: OpCall, extents: Extents) -> None:
 
 
 def _slice(call: OpCall, extents: Extents) -> None:
-    """`slice` of all or part of an extent, and its inverse `slice_backward` (gradient, sizes, dim, …)."""
+    """`slice` keeps all or part of an extent; its inverse is `slice_backward` (gradient, sizes, dim, …)."""
     before, after, back = call.tensor(0), call.result(), call.name == "slice_backward"
     if not before or not after or len(before) != len(after):
         return
@@ -165,7 +165,7 @@ def _expand(call: OpCall, extents: Extents) -> None:
 
 
 def _pad(call: OpCall, extents: Extents) -> None:
-    """Arguments: (tensor, padding before and after each extent, last extent first, …). Negative padding crops."""
+    """The padding argument is [before, after, …], starting at the last extent. Negative padding crops."""
     before, after, counts = call.tensor(0), call.result(), call.value(1)
     if before is None or after is None or not isinstance(counts, list):
         return
@@ -226,7 +226,7 @@ def _reduce(call: OpCall, extents: Extents) -> None:
 
 
 def _index(call: OpCall, extents: Extents) -> None:
-    """Advanced indexing, for reading and for writing: (tensor, indices, values)."""
+    """Rule for advanced indexing (tensor, indices, values), both for reads and for writes."""
     before = call.tensor(0)
     after = call.tensor(2) if "index_put" in call.name else call.result()
     indices = call.arguments[1]
@@ -257,7 +257,7 @@ def _index_select(call: OpCall, extents: Extents) -> None:
 
 
 def _grouped_mm(call: OpCall, extents: Extents) -> None:
-    """Grouped GEMMs (left, right, group ends), with groups of rows, columns or the inner dimension."""
+    """Rule for grouped GEMMs (left, right, group ends). The groups divide rows, columns or the inner dimension."""
     left, right, after = call.tensor(0), call.tensor(1), call.result()
     if left is None or right is None or after is None:
         return

@@ -61,7 +61,7 @@ def match(left: Shape, right: Shape, extents: Extents) -> None:
 
 
 def broadcast(shapes: Iterable[Shape], extents: Extents) -> None:
-    """Merge the extents of shapes as in broadcasting: aligned from the right, if the sizes are equal and not 1."""
+    """Merge extents that broadcasting aligns (from the right), except extents of size 1."""
     columns: dict[int, int] = {}
     for shape in shapes:
         for place, extent in enumerate(reversed(shape)):
