@@ -26,7 +26,7 @@ _SPANS = "busy: share of the duration of the trace; of GPU: share of the GPU spa
 
 
 class BreakdownRow(WithMean, Row):
-    """GPU events that have the same device, stream, modules, operator, shapes, kernel and category."""
+    """GPU events that differ only in time."""
 
     device: int = column("number", "Device number; −1 if not recorded.")
     stream: int = column("number", "Stream number; −1 if not recorded.")
@@ -43,14 +43,14 @@ class BreakdownRow(WithMean, Row):
 
     @property
     def label(self) -> str:
-        """The operator name or, if the operator is unknown, the reason in parentheses."""
+        """The operator or, if it is unknown, the reason in brackets."""
         if self.op and self.repeated:
             return f"{self.op} (by repetition)"
         return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
 
 
 class _Busy:
-    """Mix-in for busy time as a share of the trace duration and as a share of the GPU span."""
+    """Mix-in: busy shares of the trace duration (which CPU work can extend) and of the GPU span of the device."""
 
     busy_ns: int | None
     window_ns: int | None
@@ -108,12 +108,12 @@ class DeviceUse(_Busy, Row):
 
 @dataclass(frozen=True)
 class HostUse:
-    """CPU time of a trace; `span_ns` is the sum of `host_ns` and `loading_ns`.
+    """Time on the host; span_ns = host_ns + loading_ns.
 
     Attributes:
-        loading_ns: time from the start of each data loader annotation to the next "forward" annotation, or to the end
-            of the data loader annotation if no forward follows.
-        runtime_ns: total duration of runtime and driver calls on all threads.
+        loading_ns: time from each data loader annotation to the next annotation named "forward"; if there is none, only
+            the duration of the data loader annotations.
+        runtime_ns: time in runtime and driver calls, over all threads.
     """
 
     span_ns: int
@@ -143,7 +143,7 @@ class Iteration(Row):
 def breakdown(trace: Trace) -> Table[BreakdownRow]:
     """Return the GPU time per device, stream, module path, operator with shapes, and kernel, longest first.
 
-    Kernels in a replayed CUDA graph belong to the operators that launched them during capture (`Trace.attribution`).
+    Kernels of replayed CUDA graphs are attributed to the operators of the capture (`Trace.attribution`).
     """
     gpu, owner = trace.gpu, trace.attribution
     calls, tree = owner.calls, owner.hierarchy
@@ -178,7 +178,7 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
 
 
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Return an index into `Origin.modules` for each GPU event outside all modules: its forward operator's; else −1."""
+    """Return the index of the forward module in `Origin.modules` for GPU events outside all modules; −1 for others."""
     origin, tree = trace.origin, trace.attribution.hierarchy
     behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
@@ -243,10 +243,10 @@ def host_use(trace: Trace) -> HostUse:
 
 
 def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
-    """Return the iterations that `Trace.steps` detects, in order; empty if no start times are recorded.
+    """Return the iterations that `Trace.steps` finds, in order; empty if no start times are recorded.
 
     Args:
-        annotation: return the annotations that have this string in their names, instead of `Trace.steps`.
+        annotation: part of the names of the annotations that mark iterations; replaces `Trace.steps`.
     """
     if not trace.times_recorded:
         return Table(Iteration)
@@ -265,7 +265,7 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
-    """Return the index of the iteration that contains each event's launch (or start, if unknown); −1 if none."""
+    """Return the iteration in which each GPU event was launched or, if unknown, started, as an index; −1 for none."""
     return iteration_at(iterations, trace.launched_ns)
 
 
@@ -278,7 +278,7 @@ def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
 
 
 def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
-    """Return the distinct shape labels, and the index of the label for each signature (last: for signature −1)."""
+    """Return the distinct shape labels, and the label code per signature. The last code belongs to signature −1."""
     labels = StringTable([""])
     label_of = labels.codes([*(signature.label for signature in trace.signatures), ""]).astype(np.int64)
     return labels.values, label_of

@@ -48,7 +48,7 @@ def longest_gaps(trace: Trace) -> list[Gap]:
 
 @dataclass(frozen=True)
 class HostFilling:
-    """Operators and runtime calls as int64 columns, sorted by start; `reach` is the maximum `end` up to each call."""
+    """Operators and runtime calls as int64 columns, sorted by start. `reach` is the running maximum of `end`."""
 
     trace: Trace
     name: IntColumn
@@ -71,12 +71,11 @@ class HostFilling:
         return cls(trace, name[order], thread[order], ts[order], end[order], np.maximum.accumulate(end[order]))
 
     def longest(self, begin: int, end: int, thread: int | None) -> tuple[str, int]:
-        """Return the name with the most self time in a time span, and that time in ns.
-
-        Time outside calls has the name `BETWEEN`.
+        """Return the name and length (ns) of the longest self time in a span. Time outside calls is named `BETWEEN`.
 
         Args:
-            thread: thread to search; None selects the thread that spends the most time in calls during the span."""
+            thread: thread to search; None selects the thread that spends the most time in calls during the span.
+        """
         low, high = np.searchsorted(self.reach, begin, side="right"), np.searchsorted(self.ts, end)
         rows = low + np.flatnonzero(self.end[low:high] > begin)
         if thread is None and len(rows):
@@ -96,9 +95,9 @@ class HostFilling:
 
 
 def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn, whole: int) -> tuple[IntColumn, int]:
-    """Return the self times of nested calls, cut to `start` and `stop`, and the rest of `whole` outside all calls.
+    """Return the self times of nested intervals between `start` and `stop`, and the part of `whole` outside them.
 
-    The calls are sorted by start; calls with the same start are sorted by duration, longest first."""
+    The intervals are sorted by start, longest first."""
     caller = nesting(np.zeros(len(ts), np.int64), ts, end)
     inside = np.where(caller >= 0, np.minimum(stop, stop[caller]) - start, stop - start)
     has = caller >= 0
@@ -108,7 +107,7 @@ def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn
 
 @dataclass(frozen=True)
 class _Idle:
-    """An idle gap with its start and length in ns, and the GPU events before and after the gap (−1 if none)."""
+    """An idle gap: its start and length in ns, and the events before and after it (−1 for none)."""
 
     before: int
     after: int

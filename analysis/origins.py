@@ -22,9 +22,9 @@ _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 class SourceRow(Row):
     """One source line of the program.
 
-    A call or launch belongs to the innermost line of your own code (`Op.source`) at that time or, if there is no own
-    code, to the innermost line. Backward work belongs to the line of the forward operator. If a compiler fused work
-    from several lines, the work is divided equally among them.
+    A line causes the calls and launches that occur while it is the innermost line of your own code (`Op.source`) or, if
+    there is no own code, the innermost line. Backward work belongs to the line of its forward operator. Work that a
+    compiler fused from several lines is divided equally.
     """
 
     file: str = inferred("name", "Path of the source file.")
@@ -123,9 +123,9 @@ def source_table(trace: Trace) -> Table[SourceRow]:
 
 
 def idle_before(trace: Trace) -> IntColumn:
-    """Return the time (ns) that the device was idle before each GPU event because it waited for the host.
+    """Return the time in ns that the device was idle before each GPU event.
 
-    The value is 0 if the event was launched before the idle time began, because the host was not the cause.
+    The value is 0 if the event was launched before the idle time began, because the device did not wait for the host.
     """
     gpu, idle = trace.gpu, np.zeros(len(trace.gpu), np.int64)
     launched = np.append(trace.runtime.ts, -1)[gpu.runtime]
@@ -139,10 +139,10 @@ def idle_before(trace: Trace) -> IntColumn:
 
 
 class LineWork:
-    """The source lines that caused each call and each GPU event.
+    """Source lines that caused each call and each GPU event.
 
-    `of_call` contains the line of each call (index into `Trace.source_table`; −1 if unknown). The arrays `event`,
-    `line`, `share` and `entry` (stack entry) have one element per pair of a GPU event and a line that caused it.
+    `of_call` has the line per call (index into `Trace.source_table`; −1 for none). `event`, `line`, `share` and `entry`
+    (of the stack) have one entry per pair of a GPU event and a line that caused the event.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -155,7 +155,7 @@ class LineWork:
         self.event, self.entry, self.line, self.share = event[has], entry[has], line[has], share[has]
 
     def outermost_calls(self) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-        """Return the calls that are not nested in another call of the same line, as positions, lines and shares."""
+        """Return the positions, lines and shares of the calls that are not nested in another call of their line."""
         trace, calls = self.trace, self.trace.calls
         above = np.where(calls.parent >= 0, self.of_call[calls.parent], -1) if len(calls) else self.of_call
         inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)
@@ -164,9 +164,9 @@ class LineWork:
         return outer[which], _looked_up(trace.source_table.of_entry, entry), share
 
     def totals(self) -> tuple[list[SourceLine], npt.NDArray[np.float64]]:
-        """Return the source lines, including own code that only calls other lines, and the GPU time (ns) of each line.
+        """Return `Trace.source_table` with the lines of own code that called its lines, and the GPU time (ns) per line.
 
-        If a line occurs several times in one stack, its time is counted once.
+        If a line occurs several times in a stack, the stack counts once.
         """
         trace, stacks, is_own = self.trace, self.trace.stacks, own_by(self.trace.own_code)
         entries, entry = np.unique(self.entry, return_inverse=True)
@@ -182,10 +182,10 @@ class LineWork:
 def _stacks_of(
     trace: Trace, source: IntColumn, first: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-    """Return the stacks of items (calls or events) as three arrays: position of the item, stack entry and share.
+    """Return the lines that items belong to, as positions of items, stack entries and shares.
 
-    An item with several stacks has one element per source line, with equal shares. Other items have one element, with
-    the stack entry in `first`. `source` contains the row of each item; −1 means none in `source` and `first`.
+    An item with several stacks has one entry per line, with equal shares. Other items have their entry in `first`. In
+    `source` (rows) and `first` (entries), −1 stands for none.
     """
     stacks, of_entry = trace.stacks, trace.source_table.of_entry
     begin = np.searchsorted(stacks.row, source)

@@ -1,7 +1,7 @@
-"""Comparison of two traces by source line and by call path.
+"""Comparison of two traces by place: by source line and by call path.
 
-If a line only moved within its file, the two traces share one row. Rows for lines that call different operators come
-first. A call path consists of the names of all enclosing calls, outermost first, and of the call itself.
+A line that only moved within its file is one row. Lines with different operators come first. A call path contains the
+names from the outermost call to the call itself.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MOST_PAIRS = 1_000_000  # functions with more pairs of lines are aligned by line number, not by operators
+_MOST_PAIRS = 1_000_000  # A function with more line pairs than this is aligned by line numbers instead of operators.
 _SIMILAR = 0.5  # Two files with different names are matched if at least this share of their functions is identical.
-_Operators = tuple[tuple[str, int], ...]  # the name of each operator that a line calls, and its calls per iteration
+_Operators = tuple[tuple[str, int], ...]  # operators that a line calls, with the number of calls per iteration
 
 
 class LineSide(Row):
@@ -54,12 +54,12 @@ class LineRow(Row):
 
     @derived("yes/no")
     def changed(self) -> bool:
-        """True if the line calls other operators in B than in A, or calls them a different number of times."""
+        """True if the line calls different operators, or calls them a different number of times."""
         return self.a is None or self.b is None or self.a.operators != self.b.operators
 
     @derived("ns", "B−A")
     def change_ns(self) -> float:
-        """GPU time in B minus GPU time in A, or the same difference in CPU time if neither trace has GPU time."""
+        """GPU time in B minus GPU time in A; CPU times if neither trace has GPU time."""
         sides = [side for side in (self.a, self.b) if side is not None]
         key = "device_ns" if any(side.device_ns for side in sides) else "host_ns"
         before, after = (0.0 if side is None else float(getattr(side, key)) for side in (self.a, self.b))
@@ -89,12 +89,12 @@ class _Lines(NamedTuple):
 
 
 def line_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[LineRow]:
-    """Return the lines of your own code in both traces: lines with different operators first, then by change in time.
+    """Return the lines of own code of both traces: lines with different operators first, then by change in time.
 
-    Within functions of the same name, lines are paired in order, if they call the same operators.
+    Lines are paired by operators, in order, within functions of the same name.
 
     Args:
-        per_iteration: count only work that begins in an iteration, and divide it by the number of iterations.
+        per_iteration: count only work that begins in an iteration, divided by the number of iterations.
     """
     one, other = _lines_of(a, per_iteration), _lines_of(b, per_iteration)
     renamed = _files(one, other)
@@ -141,7 +141,7 @@ def _lines_of(analysis: Analysis, per_iteration: bool) -> _Lines:
 
 
 def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], list[int]]:
-    """Return the positions of each function's lines, in order. `files` maps file names in B to file names in A."""
+    """Return the positions of lines for each function, in order. `files` maps files of B to their names in A."""
     functions: dict[tuple[str, str], list[int]] = {}
     for index in sorted(range(len(lines.lines)), key=lambda index: lines.lines[index][:2]):
         line = lines.lines[index]
@@ -150,7 +150,7 @@ def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], 
 
 
 def _files(one: _Lines, other: _Lines) -> list[tuple[str, str]]:
-    """Return the pairs of paths in A and B that are probably one file: a similar path, or mostly the same functions."""
+    """Return pairs of paths in A and B that are the same file: the same name, or mostly the same functions."""
     files_a, files_b = ({line.file for line in side.lines} for side in (one, other))
     only_a, only_b = sorted(files_a - files_b), sorted(files_b - files_a)
     functions = [
@@ -254,12 +254,12 @@ class PathRow(Row):
 
 
 def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]:
-    """Return the call paths of both traces: callers before callees, and callees of one caller by change in time.
+    """Return all call paths of both traces: callers before callees, siblings by change in time.
 
-    The change is the change in GPU time or, if neither trace has GPU events, in CPU time.
+    The change refers to GPU time, or to CPU time if neither trace has GPU events.
 
     Args:
-        per_iteration: count only calls that begin in an iteration, and divide by the number of iterations.
+        per_iteration: count only calls that begin in an iteration, divided by the number of iterations.
     """
     names = StringTable()
     codes = [_names(analysis, names) for analysis in (a, b)]
@@ -306,7 +306,7 @@ def _in_order(
     below: dict[int, list[int]] = {}
     for path in order[used[order]].tolist():
         caller = int(above[path])
-        while caller >= 0 and not used[caller]:  # skip callers that began before the first iteration
+        while caller >= 0 and not used[caller]:  # The caller began before the first iteration.
             caller = int(above[caller])
         below.setdefault(caller, []).append(path)
     rows: list[PathRow] = []

@@ -39,7 +39,7 @@ class _TopPart(NamedTuple):
 
 
 def top_table(analyses: Sequence[Analysis], by: str = "kernel") -> Table[TopRow]:
-    """Return rows grouped by one of `TOP_BY`, most time first. Rows with the same name are merged across traces."""
+    """Return rows grouped by one of `TOP_BY`, most time first. Equal names in several traces share a row."""
     sums: dict[str, _TopPart] = {}
     for part in (part for analysis in analyses for part in TOP_BY[by](analysis)):
         known = sums.get(part.name)

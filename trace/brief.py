@@ -1,4 +1,4 @@
-"""Short `__repr__` of records: one line for small records, else one screen with one line per attribute."""
+"""Build short `__repr__` strings. A small record fits on one line. A larger one gets a line for each attribute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHORT = (bool, int, float, str, bytes, type(None))
 
 
 def brief(self: Any) -> str:
-    """The `__repr__` of a dataclass, struct or named tuple: at most 24 lines of 79 columns."""
+    """Return the `__repr__` of a dataclass, struct or named tuple, in at most 24 lines of 79 columns."""
     name, values = _title(self), {key: getattr(self, key) for key in _names(self)}
     texts = {key: _text(value) for key, value in values.items()}
     line = f"{type(self).__name__}({', '.join(f'{key}={text}' for key, text in texts.items())})"
@@ -32,7 +32,7 @@ def brief(self: Any) -> str:
 
 
 def as_text(self: Any) -> str:
-    """The `__repr__` of an answer: the output of its `to_text`, at most 24 lines."""
+    """Return the output of `to_text`, cut to 24 lines, as the `__repr__` of a result."""
     try:
         lines = self.to_text().splitlines()
     except EtplusError:  # the part of etplus that renders the result is not installed

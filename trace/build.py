@@ -1,4 +1,4 @@
-"""Build a `Trace` from columns, which are added in file order."""
+"""Build a `Trace` from columns that are added in file order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import Trace
 
-# Type of a column of one block: an array, or Python values. Values that do not fit become the column's null.
+# A caller of `add` passes each column as an array or as Python values. Values that do not fit become null.
 Values = Sequence[Any] | npt.NDArray[Any]
 
 _REMEDY = "create the file again with trace-link"
@@ -40,13 +40,13 @@ _SHOWN = 5  # maximum number of ids that a message lists
 _NAME = 60  # maximum length of a name in a message
 
 _DERIVED = ("structural", "parent_row", "thread")
-# Callers add these columns. `build` derives the other columns of `Nodes`.
+# Callers of `add` pass these columns. `build` computes the remaining columns of `Nodes`.
 GIVEN_COLUMNS: dict[str, RowColumn] = {
     **{name: row_column for name, row_column in NODE_COLUMNS.items() if name not in _DERIVED},
     "tid": RowColumn(np.int64, 0, "", "CPU nodes: thread id in the ET; runtime calls: index into `tids`"),
 }
 
-# Reasons why an event's times are impossible. The index is the reason's code.
+# Reasons why an event's times are impossible. A reason's code is its index in this tuple.
 IMPOSSIBLE = (
     "",
     "has a negative duration",
@@ -55,30 +55,30 @@ IMPOSSIBLE = (
     "runs on after later events of its stream have ended",
 )
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
-# Recordings take minutes. Times count from the epoch or from months ago, so a missing time (0) is over a day away.
+# Recordings take minutes. Clocks start at the epoch or months earlier, so a missing time (0) is over a day off.
 _DAY_NS = 86_400 * 10**9
-# An event may end at most this long after a later event on its stream. Rounding, early launches and memcpys overlap.
-# The second, longer limit is for ROCm: several streams share a queue, and a collective may wait in it.
+# An event may outlast a later event on its stream by up to 0.1 s, because rounding and early launches cause overlaps.
+# ROCm gets the second, longer limit, because its streams share queues in which a collective may wait.
 _OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
 _CONCURRENT = "mtia_ccp_events"  # On MTIA, one lane contains overlapping work of several units.
 
 
 class TraceBuilder:
-    """Builds a `Trace` from its nodes, added in file order, and its runtime calls, added last."""
+    """Builds a `Trace`. Callers add the nodes in file order, and then the runtime calls."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.names, self.categories = StringTable(), StringTable([""])
-        # Kineto's thread ids of runtime calls. The column `tid` contains indices into this table or list.
+        # Thread ids that Kineto recorded for runtime calls. The column `tid` contains indices into this table or list.
         self.tids: StringTable | Sequence[int | str] = StringTable()
-        self.sync_dep: dict[int, list[int]] = {}  # keyed by row, as in `Trace`; filled by callers
-        self.comm: dict[int, Comm] = {}  # keyed by row, as in `Trace`; filled by callers
+        self.sync_dep: dict[int, list[int]] = {}  # see `Trace.sync_dep`; callers fill this dict
+        self.comm: dict[int, Comm] = {}  # maps rows to communications; callers fill this dict
         self.count = 0  # number of rows added so far
         self._blocks: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
 
     def add(self, kind: int | npt.NDArray[np.int8], *, id: Values, **columns: Values) -> None:
-        """Add rows: `kind`, `id` (unique, not negative) and other `GIVEN_COLUMNS`; missing columns get their null.
-        `name`, `category`, and the `tid` of runtime calls can be strings or arrays of codes."""
+        """Add rows with a kind, unique nonnegative ids, and other `GIVEN_COLUMNS`. Missing columns become null.
+        Pass `name`, `category` and the `tid` of runtime calls as lists of strings or as arrays of codes."""
         size = len(id)
         given: dict[str, Values] = {"kind": np.broadcast_to(np.int8(kind), size), "id": id, **columns}
         interned = {"name": self.names, "category": self.categories}
@@ -100,7 +100,7 @@ class TraceBuilder:
         self.count += size
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return one of `GIVEN_COLUMNS` for all rows so far; callers must not change the array."""
+        """Return one of `GIVEN_COLUMNS` for all rows added so far. Callers must not modify the array."""
         blocks = self._blocks[name]
         if len(blocks) != 1:
             blocks[:] = [np.concatenate([np.zeros(0, GIVEN_COLUMNS[name].dtype), *blocks])]
@@ -131,8 +131,8 @@ class TraceBuilder:
         thread: ColumnOf[Row, np.int64] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Trace:
-        """Return a trace with these rows. Raise TraceFormatError if an edge does not join two rows. `edges` has the
-        columns source id, target id, index into EDGE_KINDS. `thread` comes from an earlier build of these rows."""
+        """Return a trace with the added rows. Each row of `edges` contains a source id, a target id and an index into
+        EDGE_KINDS. Pass `thread` if it is known. Raise TraceFormatError if an edge does not connect two nodes."""
         columns: dict[str, Any] = {name: self.column(name) for name in GIVEN_COLUMNS}
         self._blocks.clear()
         tid, same_tids, kind = columns.pop("tid"), summary.get("nodes_from") == "kineto", columns["kind"]
@@ -187,7 +187,7 @@ class TraceBuilder:
         wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
         if wrong.any():
             sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
-            if not any(text.endswith(sentence) for text in damage_in(summary)):  # the input file may already list it
+            if not any(text.endswith(sentence) for text in damage_in(summary)):  # may already be in the file
                 damage = [*damage_in(summary), PurePath(self.file).name + sentence]
                 summary = {**summary, "damage": damage}
             columns["ts"] = np.where(wrong[:rows], -1, columns["ts"])
@@ -215,7 +215,7 @@ class TraceBuilder:
         places = np.flatnonzero(wrong)
         shown = []
         for place in places[:_SHOWN].tolist():
-            row = place - len(columns["id"])  # a number of 0 or more is the index of an unattached event
+            row = place - len(columns["id"])  # places after the last node refer to unattached events
             name = unattached.names[row] if row >= 0 else self.names.values[columns["name"][place]]
             loose = f"not attached, correlation {unattached.correlation[row]}" if row >= 0 else ""
             which = loose or f"id {columns['id'][place]}"
@@ -236,7 +236,7 @@ class TraceBuilder:
 
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
-    """Return a trace that `build` completes on first use; its JSON and summary suffice to write it to a file."""
+    """Return a trace that can be written to a file at once, and that calls `build` when its columns are first used."""
     trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=EtplusSection(summary), texts=texts, captured=None, _build=build)
     return trace
@@ -249,7 +249,7 @@ class _ColumnsOnDemand(Trace):
             return super().__getattr__(name)  # type: ignore[misc]
         built = vars(known.pop("_build")())
         known.update({**built, **known})
-        if damage := damage_in(built["summary"]):  # this includes the damage that `build` found
+        if damage := damage_in(built["summary"]):  # `build` may have added damage that it found
             known["summary"] = {**known["summary"], "damage": list(damage)}
         return known[name]
 
@@ -260,7 +260,7 @@ class _ColumnsOnDemand(Trace):
 
 
 def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row], IntColumn]:
-    """Return `Nodes.parent_row` without caller cycles, and the rows on cycles (except an ET's root, its own caller)."""
+    """Return `Nodes.parent_row` without cycles, and the rows that were on cycles. An ET root may be its own caller."""
     rows = positions(ids, parent)
     rows[rows == np.arange(len(ids))] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers lower ids
@@ -279,8 +279,8 @@ def threads_of_rows(
     *,
     same_tids: bool,
 ) -> ColumnOf[Row, np.int64]:
-    """Return `Nodes.thread`. A runtime call gets the ET thread that most callers on its Kineto thread have. `codes` are
-    indices into `tids`, one per runtime call. `same_tids`: nodes come from the Kineto trace and have its tids."""
+    """Return `Nodes.thread`. For each Kineto thread, the callers of its runtime calls vote on the matching ET thread.
+    `codes` has an index into `tids` for each runtime call. Pass `same_tids` if the nodes come from Kineto."""
     thread = np.where(kind == GPU, -1, tid)
     runtime = np.flatnonzero(kind == RUNTIME)
     below = parent_row[runtime] >= 0
@@ -311,7 +311,7 @@ def impossible_times(
     categories: Sequence[str],
     names: Sequence[str],
 ) -> npt.NDArray[np.int8]:
-    """Return each event's index into `IMPOSSIBLE`; `ts` is −1 if missing, `dur` < 0 for an unfinished call."""
+    """Return an index into `IMPOSSIBLE` for each event. A missing `ts` is −1, and unfinished calls have `dur` < 0."""
     wrong = np.zeros(len(ts), np.int8)
     timed = np.flatnonzero(ts >= 0)
     if not len(timed):
@@ -340,8 +340,8 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
         return np.zeros(len(ts), np.bool_)
     lane = distinct_rows(device, stream)[1]
     order = np.lexsort((ts, lane))
-    end = (ts + dur - ts.min())[order] // 1000  # µs are used so that the shifted lanes fit into int64
-    # Shift the lanes so that every end in a lane is later than every end in the lanes before it.
+    end = (ts + dur - ts.min())[order] // 1000  # times in µs still fit into int64 after the shift
+    # Shift the lanes in time so that each lane begins after all ends in the previous lane.
     end += lane[order] * (int(end.max()) + 1)
     first_later = np.minimum.accumulate(end[::-1])[::-1]
     overruns = np.zeros(len(ts), np.bool_)

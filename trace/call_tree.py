@@ -1,4 +1,4 @@
-"""The call tree: the calls below each call, and functions on trees that are stored as a column of parents."""
+"""The call tree, and functions for trees that are stored as a column with the position of every node's parent."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .columns import IntColumn, distinct_rows, mask_at, run_starts
 from .index import CallIndex, ColumnOf, Positions, as_positions
 
 Mask = npt.NDArray[np.bool_]
-_WALKED = 64  # `nearest` follows this many callers one by one before it uses jumps. Call trees are rarely deeper.
+_WALKED = 64  # `nearest` walks up this many callers before it switches to jumps. Call trees are rarely deeper.
 
 
 @dataclass(frozen=True, repr=False)
 class CallTree(Record):
     order: Positions[int, CallIndex]  # all calls that have a caller, grouped by caller
-    first: IntColumn  # start of the callees in `order`, per call; one extra entry marks the end of the last range
+    first: IntColumn  # index in `order` of the call's first callee, and the length of `order` as an extra last entry
 
     @staticmethod
     def of(parent: Positions[CallIndex, CallIndex]) -> CallTree:
@@ -40,7 +40,7 @@ class CallTree(Record):
     def totals(
         self, parent: Positions[CallIndex, CallIndex], values: ColumnOf[CallIndex, np.int64]
     ) -> ColumnOf[CallIndex, np.int64]:
-        """Return the sum of the values of each call and all calls below it."""
+        """Return, for each call, the sum of its value and the values of all calls below it."""
         total = values.copy()
         for rows in reversed(levels(parent)[1:]):
             np.add.at(total, parent[rows], total[rows])
@@ -48,7 +48,7 @@ class CallTree(Record):
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:
-    """Return the positions per depth, roots first. Parents must precede their children."""
+    """Return an array of positions for each depth, starting with the roots. Parents must precede their children."""
     if not len(parent):
         return []
     depth = depths(parent)
@@ -72,8 +72,8 @@ def depths(parent: IntColumn) -> IntColumn:
 def name_paths(
     parent: IntColumn, name: npt.NDArray[np.integer], root: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Merge calls into one path if their names and their callers' names, up to the outermost call, are the same. Return
-    each call's path, and each path's parent path (or the negative code in `root`) and last name code."""
+    """Number the distinct paths of names from outermost callers to calls. Return the path of each call, the parent of
+    each path (a code from `root` for outermost calls), and the last name code of each path."""
     path, known = np.zeros(len(parent), np.int64), 0
     above, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for rows in levels(parent):
@@ -87,16 +87,16 @@ def name_paths(
 
 
 def on_circles(parent: IntColumn) -> Mask:
-    """Mark the positions on caller cycles; `parent` is −1 for positions without a caller. Takes O(n log n) time."""
-    above = np.append(parent, -1)  # the last entry maps −1 to −1
+    """Return a mask of the calls that are on a cycle of callers. Roots have the parent −1. Takes O(n log n) time."""
+    above = np.append(parent, -1)  # the extra entry maps −1 to itself
     for _ in range(len(parent).bit_length()):
         above = above[above]
-    return mask_at(len(parent), above[above >= 0])  # after more steps than calls, only cycles remain
+    return mask_at(len(parent), above[above >= 0])  # a walk with more steps than calls ends on a cycle
 
 
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the innermost earlier interval on the same thread that is open when an interval starts, −1 for none.
-    Intervals are sorted by (thread, ts, −end). The search goes from the previous interval outwards."""
+    """Return the innermost interval on the same thread that encloses the start of each interval, or −1 if none does.
+    The intervals must be sorted by (thread, ts, −end). The search starts at the previous interval and goes outward."""
     parent = np.arange(-1, len(ts) - 1)
     parent[run_starts(thread)] = -1
     active = np.flatnonzero(parent >= 0)
@@ -108,7 +108,7 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
 
 
 def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return each call's half-open range of positions in preorder (callers before their callees)."""
+    """Return the preorder position of each call, and the end of the half-open range that contains its callees."""
     first, size = np.zeros(len(parent), np.int64), np.ones(len(parent), np.int64)
     by_depth = levels(parent)
     for rows in reversed(by_depth[1:]):
@@ -123,11 +123,11 @@ def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def outermost(parent: IntColumn, key: IntColumn) -> Mask:
-    """Return a mask of the calls that have no call with the same key above them; False for calls with key −1."""
+    """Return a mask of the calls that have no caller, at any depth, with the same key. It is False for the key −1."""
     first, end = preorder(parent)
     rows = np.flatnonzero(key >= 0)
     rows = rows[np.lexsort((first[rows], key[rows]))]
-    base = key[rows] * (len(parent) + 1)  # shifts each key's ranges so that ranges of different keys cannot overlap
+    base = key[rows] * (len(parent) + 1)  # this offset prevents overlaps between ranges with different keys
     reach = np.maximum.accumulate(base + end[rows])
     chosen = np.zeros(len(parent), np.bool_)
     chosen[rows] = np.append(-1, reach[:-1]) <= base + first[rows] if len(rows) else False
@@ -135,7 +135,7 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
 
 
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return the nearest good position at or above each entry of `start`, −1 if there is none or the entry is −1."""
+    """Return the first good position on the path from each entry of `start` to its root, or −1 if there is none."""
     result: IntColumn = np.full(len(start), -1, np.int64)
     active = np.flatnonzero(start >= 0)
     current: IntColumn = start[active]

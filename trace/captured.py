@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CallKind = Literal["operator", "annotation", "module"]
 # Names that files and row views use for the values of `Calls.kind`.
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
-# Values of `GraphReplay.evidence`: why a replay belongs to a captured graph. "other grids" means that only names agree.
+# Reasons why a replay belongs to a captured graph. "other grids": the kernel names match, but the grid sizes differ.
 # "padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer in size.
 # "one of several batch sizes": several graphs fit, and the step's batch size is unknown.
 EVIDENCE = (
@@ -39,7 +39,7 @@ EVIDENCE = (
     "one of several batch sizes",
     "graph node ids",
 )
-# Values of `GraphReplay.reason`: why a replay has no linked kernels.
+# Reasons why a replay has no linked kernels, for `GraphReplay.reason`.
 GRAPH_REASONS = (
     "no captured graph has these kernels",
     "no graph of this batch size was captured",
@@ -49,7 +49,7 @@ GRAPH_REASONS = (
 
 class CapturedGraph(RecordStruct, gc=False, frozen=True):
     file: str  # name of the capture file, without folders
-    index: int  # number among the graphs in that file, counting from 0
+    index: int  # index of the graph in that file, counted from 0
     batch_size: int | None  # batch size, None if not recorded
     mode: str  # capture mode ("FULL", "PIECEWISE"), "" if unknown
     launches: int  # number of launch calls in the capture
@@ -57,9 +57,9 @@ class CapturedGraph(RecordStruct, gc=False, frozen=True):
 
 class GraphReplay(RecordStruct, gc=False, frozen=True):
     correlation: int  # id that the launch call and all GPU events of the replay share
-    graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph fits
-    candidates: int  # number of captured graphs that fit the replay's kernels equally well
-    evidence: tuple[str, ...]  # why the graph fits; each entry is a value in `EVIDENCE`
+    graph: int | None  # position in `CapturedGraphs.graphs`, None if no captured graph matches
+    candidates: int  # number of captured graphs that match the replay's kernels equally well
+    evidence: tuple[str, ...]  # reasons from `EVIDENCE` why the graph matches
     reason: str  # one of `GRAPH_REASONS` if `graph` is None, otherwise ""
     events: int  # number of GPU events in the replay
     certain: int  # number of events that have a certain link to an operator
@@ -68,12 +68,12 @@ class GraphReplay(RecordStruct, gc=False, frozen=True):
 
 @dataclass(frozen=True, repr=False)
 class CaptureLinks(Record):
-    """Links from GPU events to operators of a capture, one entry per link."""
+    """Links from GPU events to captured operators. Each link has one entry in every column."""
 
-    event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
-    op: IntColumn  # position of the operator among the captured operators, per event
-    link: npt.NDArray[np.int8]  # UNVERIFIED or CERTAIN for each event
-    replay: IntColumn  # position of the replay in `CapturedGraphs.replays`, per event
+    event: IntColumn  # the GPU events in ascending order, as rows of the trace or positions in `Trace.unattached`
+    op: IntColumn  # position of the event's operator in the columns of `CapturedGraphs`
+    link: npt.NDArray[np.int8]  # whether each link is UNVERIFIED or CERTAIN
+    replay: IntColumn  # position of the event's replay in `CapturedGraphs.replays`
 
     @staticmethod
     def none() -> CaptureLinks:
@@ -84,7 +84,7 @@ class CaptureLinks(Record):
         return len(self.event)
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.int8], IntColumn]:
-        """Return `op`, `link` and `replay` for the given events; −1, UNLINKED and −1 if an event has no link."""
+        """Return `op`, `link` and `replay` for the given events. Events without a link get −1, UNLINKED and −1."""
         places = positions(self.event, events)
         link = np.append(self.link, np.int8(UNLINKED))[places]
         return np.append(self.op, -1)[places], link, np.append(self.replay, -1)[places]
@@ -94,11 +94,11 @@ class CaptureLinks(Record):
 class CapturedGraphs(Record):
     graphs: tuple[CapturedGraph, ...]  # the captured graphs that were replayed
     replays: tuple[GraphReplay, ...]  # all launches of graphs, in order
-    names: list[str]  # name per call
+    names: list[str]  # names of the calls
     kind: npt.NDArray[np.int8]  # OP, ANNOTATION or MODULE for each call
-    parent: IntColumn  # position of the caller, per call; callers come earlier; −1 for none
-    graph: IntColumn  # position of the graph in `graphs`, per call; −1 if the call encloses several captures
-    texts: list[bytes]  # JSON object per call: `inputs` and `outputs` as in ET nodes of schema 1.1, if recorded
+    parent: IntColumn  # position of the call's caller, −1 for outermost calls; callers precede their callees
+    graph: IntColumn  # position in `graphs` of the call's graph, −1 if the call encloses several captures
+    texts: list[bytes]  # a JSON object for each call, with the recorded `inputs` and `outputs` of an ET 1.1 node
     comm: dict[int, Comm] = field(default_factory=dict)  # communications of calls, keyed by the call's position
     links: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of the events that are rows of the trace
     unattached: CaptureLinks = field(default_factory=CaptureLinks.none)  # links of the events in `Trace.unattached`
@@ -109,7 +109,7 @@ class CapturedGraphs(Record):
 
     @cached_property
     def comm_above(self) -> list[int]:
-        """For each call, the nearest call at or above it that has an entry in `comm`, −1 for none."""
+        """For each call, the nearest call that has an entry in `comm` (itself or a caller), or −1 if there is none."""
         nearest_comm: list[int] = []
         for call, above in enumerate(self.parent.tolist()):
             nearest_comm.append(call if call in self.comm else nearest_comm[above] if above >= 0 else -1)
@@ -117,7 +117,7 @@ class CapturedGraphs(Record):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of GPU events in replayed graphs: "events", "certain", "unverified", "unlinked"."""
+        """Number of GPU events in replayed graphs, in total ("events") and by kind of link."""
         events, certain, unverified = (
             sum(getattr(replay, key) for replay in self.replays) for key in ("events", "certain", "unverified")
         )
@@ -153,20 +153,20 @@ def _launches(count: int) -> str:
 
 
 class CalledWith:
-    """Shapes and dtypes of a call, for views."""
+    """A base for views of calls. It provides the shapes and dtypes of the inputs."""
 
     def _signature(self) -> Signature | None:
         raise NotImplementedError
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the input tensors; () if not recorded."""
+        """Shapes of the input tensors, or () if they were not recorded."""
         signature = self._signature()
         return tuple(tensor.shape for tensor in signature.tensors) if signature else ()
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Dtypes of the input tensors in PyTorch's spelling, "" if not recorded."""
+        """Dtypes of the input tensors in PyTorch's spelling. A dtype is "" if it was not recorded."""
         signature = self._signature()
         return tuple(tensor.dtype for tensor in signature.tensors) if signature else ()
 
@@ -191,7 +191,7 @@ class CapturedOp(CalledWith):
 
     @property
     def kind(self) -> str:
-        """ "operator", "annotation" or "module" (a module's forward)."""
+        """The kind of call: "operator", "annotation" or "module" (the forward of a module)."""
         return CALL_KINDS[int(self._graphs.kind[self.index])]
 
     @property
@@ -237,14 +237,14 @@ class CapturedOp(CalledWith):
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Record):
-    """The operator that launched each GPU event, or its captured original, or its counterpart."""
+    """The operator behind each GPU event. It launched the event, the captured kernel, or the event's counterpart."""
 
-    calls: Calls  # calls in the trace, then the calls in its captured graphs; these have times of 0
-    call: IntColumn  # position in `calls` of the operator, per GPU event; −1 for none
+    calls: Calls  # the calls of the trace, followed by captured calls with times of 0
+    call: IntColumn  # position in `calls` of the GPU event's operator, −1 if it is unknown
     hierarchy: Hierarchy  # modules and annotations around `calls`
-    # Number of the counterpart, per GPU event, counted from 1; 0 if `call` does not come from a counterpart.
+    # Events with the same counterpart are numbered from 1. The number is 0 if `call` does not come from a counterpart.
     repetition: IntColumn
-    in_module: npt.NDArray[np.bool_]  # True for each GPU event that belongs to the modules around `call`
+    in_module: npt.NDArray[np.bool_]  # True if the GPU event belongs to the modules that enclose its operator
 
 
 def attribution_of(trace: Trace) -> Attribution:
@@ -270,7 +270,7 @@ def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: H
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
-    """Return a table of the calls in captured graphs, which have no times, and add their signatures to `table`."""
+    """Return a table of the calls in captured graphs. Add their signatures to `table`. These calls have no times."""
     graphs = trace.captured
     if graphs is None:
         return Calls.none()

@@ -1,4 +1,4 @@
-"""Columns of numbers, and functions that numpy lacks or runs slowly."""
+"""Columns of numbers, and functions that NumPy lacks or that are slow in NumPy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import numpy.typing as npt
 IntColumn = npt.NDArray[np.int64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
-_SPARSE = 4  # A lookup uses an array if the values' range is at most this many times their count. Otherwise it sorts.
+_SPARSE = 4  # Lookups use an array if max − min is at most this multiple of the count. Otherwise they sort.
 
 
 class RowColumn(NamedTuple):
-    """Description of a column in `Nodes`: numpy type, null value (None if every row has a value), unit, meaning."""
+    """A column of `Nodes`: its NumPy type, its null value (None if no row is null), its unit and its meaning."""
 
     dtype: type[np.generic]
     none: int | None
@@ -29,7 +29,7 @@ class RowColumn(NamedTuple):
 
 
 class StringTable:
-    """Interned values. A value's code is its index in `values`; new values are appended in order of appearance."""
+    """Interned values. The code of a value is its index in `values`. New values are appended when they first occur."""
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
         self._codes: defaultdict[Any, int] = defaultdict(
@@ -44,7 +44,7 @@ class StringTable:
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Translate codes that index a list into codes of this table. The list may have unused and repeated values."""
+        """Map indices into the list `values` to codes of this table. The list may have unused and repeated values."""
         used, first, back = np.unique(codes, return_index=True, return_inverse=True)
         new = np.empty(len(used), np.int32)
         for k in np.argsort(first).tolist():
@@ -53,12 +53,12 @@ class StringTable:
         return found
 
     def code(self, value: Any) -> int:
-        """Return the code of a value, −1 if it is new."""
+        """Return the code of a value, or −1 if the table does not contain it."""
         return self._codes.get(value, -1)
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows that differ from the row before. All columns must have the same length."""
+    """Return a mask of the rows that differ from the previous row. All columns must have the same length."""
     first = np.zeros(len(columns[0]), np.bool_)
     first[:1] = True
     for column in columns:
@@ -67,7 +67,7 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def distinct(values: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    """Like `np.unique`, but ten times as fast because it sorts instead of hashing; does not import `numpy.ma`."""
+    """Do the same as `np.unique`, but ten times as fast (by sorting, not hashing) and without importing `numpy.ma`."""
     ordered = np.sort(values, axis=None)
     return ordered[run_starts(ordered)]
 
@@ -82,7 +82,7 @@ def median(values: npt.ArrayLike) -> float:
 
 
 def percentiles_of(values: npt.ArrayLike, *wanted: float) -> list[float]:
-    """Like `np.percentile`, but ten times as fast for short arrays, and without importing `numpy.ma`."""
+    """Do the same as `np.percentile`, but ten times as fast for short arrays and without importing `numpy.ma`."""
     ordered = np.sort(np.asarray(values))
     results = []
     for percent in wanted:
@@ -111,8 +111,8 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct rows of the columns, ascending, as a (k, columns) array, and every row's index in this array.
-    Like `np.unique(axis=0)`, but ten times as fast if a row can be packed into one number."""
+    """Return the sorted distinct rows as an array with a column per input column, and each row's index in this array.
+    This does the same as `np.unique(axis=0)`, but is ten times as fast if a row can be packed into one int64."""
     packed, room, spans = np.zeros(len(columns[0]), np.int64), 1, list[tuple[int, int]]()
     for column in columns:
         least, most = (int(column.min()), int(column.max())) if len(column) else (0, 0)
@@ -142,32 +142,32 @@ def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
 
 
 def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], IntColumn]:
-    """Return the distinct values, ascending, and the first position of each."""
+    """Return the distinct values in ascending order, and the position at which each value first occurs."""
     order = np.argsort(values, kind="stable")
     first = order[run_starts(values[order])]
     return values[first], first
 
 
 def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
-    """Return the distinct values in order of first appearance, and each entry's index among them."""
+    """Return the distinct codes in order of first appearance, and the index of each code in that list."""
     rows, which = distinct_rows(codes)
     order = np.argsort(positions(which, np.arange(len(rows))))
     return rows[order, 0], inverse_positions(len(order), order)[which]
 
 
 def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], IntColumn]]:
-    """Yield each distinct row of the columns, ascending, and the ascending positions at which it occurs."""
+    """Yield each distinct row of the columns in ascending order, together with the sorted positions of its copies."""
     rows, inverse = distinct_rows(*keys)
     small = inverse.astype(np.min_scalar_type(len(rows)))  # NumPy sorts small integer types in linear time
     members = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
-    yield from zip(map(tuple, rows.tolist()), members, strict=False)  # np.split makes one part from an empty array
+    yield from zip(map(tuple, rows.tolist()), members, strict=False)  # np.split returns one part for an empty array
 
 
 def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
-    """Return the position of each group's first largest value, −1 for an empty group."""
+    """Return the position of the maximum in each group (the first one if there is a tie), or −1 for empty groups."""
     most = np.full(groups, np.iinfo(np.int64).min)
     np.maximum.at(most, group, values)
-    at = np.flatnonzero(values == most[group])[::-1]  # the first position is written last, so it remains
+    at = np.flatnonzero(values == most[group])[::-1]  # reversed, so that the first position is written last and remains
     return scatter(groups, group[at], at)
 
 
@@ -181,20 +181,20 @@ def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]
 def matching(
     codes: npt.NDArray[np.integer], values: Sequence[str], fits: Callable[[str], object]
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the codes that have a fitting value. Each value is tested once."""
+    """Return a mask of the codes for which `fits` accepts the value. Each value is tested once."""
     wanted = np.fromiter((bool(fits(value)) for value in values), np.bool_, len(values))
     found: npt.NDArray[np.bool_] = wanted[codes]
     return found
 
 
 def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the first position of every wanted value in `among`, −1 if absent. Takes linear time for dense numbers."""
+    """Return the index in `among` at which each wanted value first occurs, or −1. Dense numbers take linear time."""
     if not len(among):
         return np.full(len(wanted), -1, np.int64)
     low, high = int(among.min()), int(among.max())
     if high - low <= _SPARSE * (len(among) + len(wanted)):
         place = np.full(high - low + 1, -1, np.int64)
-        place[among[::-1] - low] = np.arange(len(among))[::-1]  # in reverse, so that the first position remains
+        place[among[::-1] - low] = np.arange(len(among))[::-1]  # reversed, so that the first position is written last
         within = (wanted >= low) & (wanted <= high)
         return np.where(within, place[np.where(within, wanted, low) - low], -1)
     order = np.argsort(among, kind="stable")
@@ -203,7 +203,7 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
 
 
 def scatter(size: int, places: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
-    """Return a column with the values at the given places and `missing` elsewhere."""
+    """Return a column of `size` entries that has the values at the given places, and `missing` at all other places."""
     column = np.full(size, missing, np.asarray(values).dtype)
     column[places] = values
     return column
@@ -214,25 +214,25 @@ def mask_at(size: int, places: Any) -> npt.NDArray[np.bool_]:
 
 
 def inverse_positions(size: int, places: IntColumn) -> IntColumn:
-    """Return, for positions 0 to `size` − 1, their index in `places` (distinct), −1 if they are not there."""
+    """Return the index in `places` of each number from 0 to `size` − 1, or −1. The places must be distinct."""
     return scatter(size, places, np.arange(len(places)))
 
 
 def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
-    """Concatenate the ranges of integers that have these first numbers and sizes."""
+    """Concatenate ranges of integers. Each range has a first number and a size."""
     ends = np.cumsum(size)
     found: IntColumn = np.arange(int(size.sum())) + np.repeat(first - (ends - size), size)
     return found
 
 
 def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """Concatenate columns by name. Empties the parts, so that at most one column is in memory twice."""
+    """Concatenate the columns of all parts. The parts are emptied, so only one column at a time is in memory twice."""
     return {key: np.concatenate([part.pop(key) for part in parts]) for key in list(parts[0])} if parts else {}
 
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
-    """Convert µs with three decimals to exact ns, for values below 2**43 (half an ulp is under 0.5 ns)."""
-    whole = np.floor(us)  # converted separately, because the product of the full value would be rounded
+    """Convert µs with three decimals to exact ns. This works below 2**43 µs, where half an ulp is under 0.5 ns."""
+    whole = np.floor(us)  # multiplying the full value by 1000 would round it
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns
 
@@ -243,7 +243,7 @@ def decimal_ns(us: Sequence[Decimal | None]) -> IntColumn:
 
 
 def int_column(values: list[Any], missing: int) -> IntColumn:
-    """Return a column of the values; values other than 64-bit integers become `missing`."""
+    """Return the values as a column. Values that are not 64-bit integers become `missing`."""
     if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
             return np.fromiter(values, np.int64, len(values))

@@ -1,4 +1,4 @@
-"""Communication kernels: recognition by name, and their fields."""
+"""Recognize communication kernels by their names, and store the fields of communications."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .brief import RecordStruct
 from .conventions import MAX_NAME
 
-# Patterns of device function names, by library.
+# For each group of libraries, the pattern that its device function names match.
 # Only the first pattern ignores case, because its libraries spell names differently.
 _LIBRARIES = {
     "NCCL, RCCL, MSCCL, HCCL, oneCCL and their relatives": r"^(?:[nrhumx]|ms|one?)ccl|nccl(?:Symk?)?(?:Dev)?Kernel"
@@ -24,7 +24,7 @@ _LIBRARIES = {
 }
 _NCCL, *_OTHERS = _LIBRARIES.values()
 _ANY_CASE, _BY_LIBRARY = re.compile(_NCCL, re.IGNORECASE), re.compile("|".join(_OTHERS))
-# Matches collectives as whole words in other functions' names, so "small_reduce" does not match.
+# Matches the name of a collective in any other function name, but only as a whole word.
 _BY_COLLECTIVE = re.compile(
     r"(?:(?<![A-Za-z])(?i:all)|(?<![A-Z])All)_?(?i:reduce|gather|(?:to|2)_?all)"
     r"|(?:(?<![A-Za-z])(?i:reduce)|(?<![A-Z])Reduce)_?(?i:scatter)"
@@ -32,13 +32,13 @@ _BY_COLLECTIVE = re.compile(
 _GENERATED = "triton_"  # Inductor names kernels after the fused operators; these kernels do not communicate.
 # These functions compute although their names contain a collective. A GEMM with a fused collective is still a GEMM.
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
-# These functions do not communicate although a collective launched them. They prepare or split its data.
+# These functions do not communicate although a collective launched them. They prepare or split the collective's data.
 _COMPUTES_IN_CALL = re.compile(
     r"^(?:triton|at|cub|thrust|cutlass\w*|cublas\w*|cudnn)(?:_|::)|elementwise|pointwise|gemm|matmul|softmax|norm"
     r"|copy|split|(?<![a-z])(?:cat|div|mul|add|fill)(?![a-z])",
     re.IGNORECASE,
 )
-# These operators launch the collective's kernel directly. The operators that they call only compute its input.
+# These operators launch a communication kernel directly. Operators that they call only compute the input.
 _COMM_OPERATOR = re.compile(
     r"(?:[nrhumx]|ms|one?)ccl:(?!coalesced)\w+.*|record_param_comms"
     r"|c10d::(?:_?(?:all_?|reduce|broadcast|gather|scatter|send|recv|barrier)\w*)"
@@ -47,7 +47,7 @@ _COMM_OPERATOR = re.compile(
 )
 _PARTS = re.compile(r"[<>(]|[^<>(]+")
 _COLLECTIVE_FIELDS = (b'"Collective name"', b'"Process Group Name"')
-# Maps parts of kernel names to collectives. Longer parts precede the parts that they contain.
+# Maps collectives to patterns in kernel names. "reduce" comes last because other patterns contain it.
 _COLLECTIVES = {
     "allreduce": re.compile("all_?reduce|cross_device_reduce", re.IGNORECASE),
     "allgather": re.compile("all_?gather", re.IGNORECASE),
@@ -60,9 +60,9 @@ _COLLECTIVES = {
 
 
 class Comm(RecordStruct, gc=False, frozen=True):
-    """The communication of a kernel; unrecorded fields are None. `pg_first_rank` tells apart groups with the same name
-    if the profiler truncated the list of ranks. For a kernel with `inferred_messages`, the other fields have the values
-    that all messages share, and the total number of elements."""
+    """A kernel's communication. Fields that were not recorded are None. If the profiler truncated the list of ranks,
+    `pg_first_rank` distinguishes groups with the same name. If there are `inferred_messages`, the numbers of elements
+    are totals, and each of the remaining fields has the value that all messages share."""
 
     collective: str | None = None
     dtype: str | None = None
@@ -82,7 +82,7 @@ class Comm(RecordStruct, gc=False, frozen=True):
     inferred_messages: list[Comm] | None = None
 
     def members(self) -> dict[str, Any]:
-        """Return the fields as written to files; the last two are left out if unknown."""
+        """Return the fields as files store them. The last two fields are omitted if they are None."""
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         for name in ("pg_first_rank", "inferred_messages"):
             if fields[name] is None:
@@ -98,7 +98,7 @@ class Comm(RecordStruct, gc=False, frozen=True):
 
 @lru_cache(maxsize=4096)
 def is_comm_kernel(name: str) -> bool:
-    """Return True if a function's name marks a communication kernel; `Trace.is_comm` also uses other evidence."""
+    """Return True if a kernel communicates according to its name. `Trace.is_comm` also uses other evidence."""
     function = _function_name(name)
     if function.startswith(_GENERATED):
         return False
@@ -112,7 +112,7 @@ def has_collective_fields(args: bytes) -> bool:
 
 
 def launches_collective(operator: str, kernel: str) -> bool:
-    """Return True if a kernel belongs to a collective, judged by its operator and not by its own name."""
+    """Return True if a kernel belongs to a collective according to the operator that launched it."""
     return _COMM_OPERATOR.fullmatch(operator) is not None and may_communicate(kernel)
 
 
@@ -134,5 +134,5 @@ def _function_name(kernel: str) -> str:
 
 
 def collective_of(kernel: str) -> str | None:
-    """Return the collective in the name of a communication kernel, None if there is none."""
+    """Return the collective that the name of a communication kernel contains, or None."""
     return next((collective for collective, pattern in _COLLECTIVES.items() if pattern.search(kernel)), None)

@@ -1,7 +1,7 @@
-"""Counterparts: match GPU events launched before the recording with the same work in a later iteration.
+"""Match each GPU event launched before the recording with its counterpart: the same work in a later iteration.
 
-If a sequence of events without launches recurs later with launches, the operator that launched the later event also
-launched the earlier event, one iteration before. The link is inferred, never certain, and adds no edge."""
+If the kernel sequence of the event recurs with recorded launches, then the operator that launched the counterpart also
+launched the event, one iteration earlier. Such a link is inferred, never certain, and does not add an edge."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ UNPAIRED_REASONS = (
 
 @dataclass(frozen=True, repr=False)
 class CounterpartLinks(Record):
-    event: IntColumn  # rows of the trace, or positions in `Trace.unattached`, ascending
-    row: IntColumn  # row of the counterpart, per event: a GPU event that has an operator
-    # True if the counterpart is in the same module, so that the event's module is also known. If the counterpart is
-    # in another layer that does the same work, only the operator, shapes and source line are known.
+    event: IntColumn  # the GPU events in ascending order, as rows of the trace or positions in `Trace.unattached`
+    row: IntColumn  # row of the event's counterpart
+    # True if the counterpart is in the same module. Then the module of the event is known.
+    # False if it is in another layer with the same work. Then only the operator, shapes and source line are known.
     same_module: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class CounterpartLinks(Record):
         return CounterpartLinks(empty, empty, np.zeros(0, np.bool_))
 
     def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-        """Return `row` and `same_module` for the given events; −1 and False if an event has no counterpart."""
+        """Return `row` and `same_module` for the given events. Events without a counterpart get −1 and False."""
         places = positions(self.event, events)
         return np.append(self.row, -1)[places], np.append(self.same_module, False)[places]
 
@@ -69,10 +69,10 @@ class _GpuReport(msgspec.Struct):
 
 
 def repetition_sentences(gpu: object) -> list[str]:
-    """Return sentences about counterparts based on the link report's `gpu`; [] if every event has a launch."""
+    """Return sentences about counterparts from `gpu` of the link report, or [] if every launch was recorded."""
     try:
         report = msgspec.convert(gpu, _GpuReport).repetition
-    except msgspec.ValidationError:  # the link report in the file lacks this section
+    except msgspec.ValidationError:  # the file's link report lacks this section
         return []
     if report is None:
         return []

@@ -21,12 +21,12 @@ from .tensors import SignatureTable, numbers_matter
 if TYPE_CHECKING:
     from .trace import Trace
 
-# Devices are the same model if these entries of `deviceProperties` agree.
+# Devices are the same model if they have the same values for these keys of `deviceProperties`.
 _SAME_DEVICE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def tables_of(trace: Trace) -> Tables:
-    """Return the tables of a trace; they omit unlinked nodes and events with impossible times."""
+    """Return the tables of a trace without unlinked nodes and events with impossible times."""
     nodes = trace.nodes
     call_rows: Positions[CallIndex, Row] = _in_order(nodes.timed & (nodes.kind == CPU), nodes.id)  # ids follow the time
     runtime_rows: Positions[RuntimeIndex, Row] = _in_order(nodes.timed & (nodes.kind == RUNTIME), nodes.ts)
@@ -57,7 +57,7 @@ def _in_order(wanted: npt.NDArray[np.bool_], key: ColumnOf[Row, np.int64]) -> Po
 
 
 def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Positions[Row, CallIndex]:
-    """Return each node's nearest timed caller (position in the calls), −1 for none. Caller cycles are ignored."""
+    """Return the position in the calls of each node's nearest timed caller, or −1. Cycles of callers are ignored."""
     nodes = trace.nodes
     order = np.argsort(nodes.id, kind="stable")
     rank = inverse_positions(len(nodes), order)
@@ -120,7 +120,7 @@ def linked_columns(events: IntColumn, captured: CaptureLinks | None, counterpart
 
 
 def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any]]:
-    """Return the properties of each used device. If all devices are equal, AMD's different numbers do not matter."""
+    """Map device numbers to properties. AMD numbers devices differently; identical devices make that irrelevant."""
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}
     equal = len({tuple(str(record.get(key)) for key in _SAME_DEVICE) for record in records}) == 1

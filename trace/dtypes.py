@@ -1,4 +1,4 @@
-"""PyTorch dtypes: one table with their sizes and their spellings in ET, Kineto, NCCL and torch."""
+"""A table of PyTorch dtypes with their sizes and their spellings in ETs, Kineto traces, NCCL and torch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ UNKNOWN_DTYPE = "unknown"  # ET+ writes `Tensor(unknown)` if the dtype is not re
 
 
 class _Dtype(NamedTuple):
-    name: str  # the name in torch, without "torch."
-    size: int | None  # bytes per element of a shape, None if several elements share a byte
-    others: str = ""  # other spellings, in lower case, with "_" for spaces, and without "c10::" and " int"
-    # The next two values spell the dtype as the ET does (from C++) and as Kineto's collectives do (`ScalarType`).
-    # If etplus never writes the dtype, they are empty.
+    name: str  # name in PyTorch without the prefix "torch."
+    size: int | None  # bytes per element, None if several elements share a byte
+    others: str = ""  # other lowercase spellings, with "_" for spaces, without "c10::" and " int"
+    # `et` is the C++ spelling in ETs. `kineto` is the `ScalarType` spelling in Kineto's collectives.
+    # Both are empty if etplus never writes the dtype.
     et: str = ""
     kineto: str = ""
     values: int = 1  # number of values in one element
@@ -37,7 +37,7 @@ _SCALAR_TYPES = (
     _Dtype("quint8", 1),
     _Dtype("qint32", 4),
     _Dtype("bfloat16", 2, "", "c10::BFloat16", "BFloat16"),
-    _Dtype("quint4x2", None),  # the shape counts values; each byte contains two
+    _Dtype("quint4x2", None),  # each byte contains two elements
     _Dtype("quint2x4", None),
     *(_Dtype(name, 1) for name in ("bits1x8", "bits2x4", "bits4x2", "bits8")),  # the shape counts bytes
     _Dtype("bits16", 2),
@@ -48,7 +48,7 @@ _SCALAR_TYPES = (
     *(_Dtype(f"uint{bits}", 1, f"dummy_uint1_7_t<{bits}>") for bits in range(1, 8)),
     *(_Dtype(f"int{bits}", 1, f"dummy_int1_7_t<{bits}>") for bits in range(1, 8)),
     _Dtype("float8_e8m0fnu", 1),
-    _Dtype("float4_e2m1fn_x2", 1, values=2),  # the shape counts bytes, as torch's element_size() does
+    _Dtype("float4_e2m1fn_x2", 1, values=2),  # an element is a byte with two values
 )
 _OTHERS = (_Dtype("float8", 1), _Dtype("", None, UNKNOWN_DTYPE))
 _BY_SPELLING = {
@@ -58,7 +58,7 @@ _FLOATING = ("float", "bfloat")
 
 
 def itemsize(dtype: str | None) -> int | None:
-    """Return the size of an element in bytes; None if unknown, or if several elements share a byte."""
+    """Return the bytes per element, or None if the dtype is unknown or several elements share a byte."""
     known = _known(dtype) if dtype is not None else None
     return None if known is None else known.size
 
@@ -70,7 +70,7 @@ def values_per_element(dtype: str) -> int:
 
 
 def standard_dtype(dtype: str) -> str:
-    """Return torch's name ("bfloat16" for "c10::BFloat16"), "" for `UNKNOWN_DTYPE`; keep unknown spellings."""
+    """Return the name in torch, such as "bfloat16" for "c10::BFloat16". `UNKNOWN_DTYPE` becomes ""."""
     known = _known(dtype)
     return _plain(dtype) if known is None else known.name
 
@@ -81,7 +81,7 @@ def is_floating(dtype: str) -> bool:
 
 
 def scalar_type(number: int) -> str:
-    """Return torch's name for the number of a `ScalarType`, as recorded for `dtype` arguments. Raise LookupError."""
+    """Return the torch name for a `ScalarType` number. Traces record `dtype` arguments this way. Raise LookupError."""
     if number < 0:
         raise LookupError(number)
     return _SCALAR_TYPES[number].name
@@ -93,7 +93,7 @@ def et_spelling(dtype: str) -> str:
 
 
 def kineto_spelling(dtype: str) -> str:
-    """Return Kineto's spelling of a collective's dtype, or the dtype unchanged if none is known."""
+    """Return the spelling that Kineto uses for a collective's dtype. A dtype that is not in the table is unchanged."""
     known = _known(dtype)
     return dtype if known is None else known.kineto or dtype
 

@@ -1,4 +1,4 @@
-"""Errors for users; each message names a file, a place, a problem and a remedy."""
+"""Errors for users. Messages name the file, the place in the file, the problem and a remedy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class EtplusError(Exception):
-    """Base of all errors meant for users; the CLI prints one line and exits with status 2."""
+    """The base class of all errors for users. The CLI prints one line and exits with status 2."""
 
 
 class UsageError(EtplusError):
-    """An invalid call or option: unknown value, missing argument, output over input."""
+    """A call or option is invalid: for example, an argument is missing, or the output would overwrite the input."""
 
 
 class LinkError(EtplusError):
@@ -27,7 +27,7 @@ class ConvertError(EtplusError):
 
 
 class TraceFormatError(EtplusError):
-    """A file that is invalid or has the wrong format; `place` is an offset, node or event, "" for the whole file."""
+    """A file is invalid or has the wrong format. `place` is an offset, a node or an event ("" for the whole file)."""
 
     def __init__(self, file: str, place: str, problem: str, remedy: str = "") -> None:
         self.file = file
@@ -41,11 +41,11 @@ class TraceFormatError(EtplusError):
 
 
 class MissingFileError(TraceFormatError, FileNotFoundError):
-    """An input that does not exist; also a FileNotFoundError, because programs expect that for missing files."""
+    """An input does not exist. The class is also a FileNotFoundError, because programs expect that error."""
 
     def __init__(self, file: str, remedy: str = "check the path", problem: str = "no such file") -> None:
         super().__init__(file, "", problem, remedy)
         self.errno, self.filename = errno.ENOENT, file
         self._given = (file, remedy, problem)  # type: ignore[assignment]
 
-    __str__ = EtplusError.__str__  # str() of an OSError shows its errno and file name, not the message
+    __str__ = EtplusError.__str__  # str() of an OSError would omit the message

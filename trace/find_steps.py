@@ -1,4 +1,4 @@
-"""Find the steps of a trace from its annotations, or else from repetitions in its kernels.
+"""Find the steps of a trace by its annotations or, if none mark steps, by repeated sequences of kernels.
 
 Example: in `load a b b c a b b c a b b c a b b c save`, `a` recurs every 4 kernels, so there are 4 steps."""
 
@@ -24,39 +24,39 @@ if TYPE_CHECKING:
 _FEWEST_REPETITIONS = 4  # Minimum number of repetitions. Fewer may be a coincidence.
 _SHORTEST = 4  # Minimum number of kernels in a repetition.
 _COVERED_KERNELS = 0.5  # Minimum share of the kernels that must be in repetitions.
-_CANDIDATES = 32  # Number of kernel names to try, rarest first. It limits the time in traces without repetitions.
-# PyTorch data loaders write one annotation `enumerate(DataLoader)#….__next__` per iteration.
+_CANDIDATES = 32  # The search tries this many of the rarest kernel names, to limit its time if nothing repeats.
+# A PyTorch data loader annotates each iteration with `enumerate(DataLoader)#….__next__`.
 DATA_LOADER = "DataLoader"
 _OPTIMIZER = "Optimizer.step#"  # torch.optim puts this annotation around each step.
 _STEPS = "ProfilerStep"
 _MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
 _FEWEST = 3  # Minimum number of times that a user's annotation must recur. Fewer may be a coincidence.
-_EVEN = 0.5  # Maximum spread (10th to 90th percentile) of the distances between marks, divided by their median.
+_EVEN = 0.5  # Maximum (p90 − p10) / median of the distances between marks. Above it, they are uneven.
 _COVERED = 0.5  # Minimum share of the trace's calls that must begin within the iterations.
-_WHOLE = 0.5  # The time after the last mark is an iteration if it lasts this share of the median iteration.
+_WHOLE = 0.5  # A part at the end is an iteration if it lasts at least this share of the median iteration.
 
 
 @dataclass(frozen=True)
 class IterationMarks:
-    mark: IntColumn  # positions of the marks in the given annotations; each iteration begins at its mark
-    # Ends of the iterations in ns. Each iteration except the last one ends when the next one starts.
-    # The last iteration ends with its mark if marks enclose iterations, otherwise with the last call.
+    mark: IntColumn  # positions of the annotations at which iterations begin
+    # Ends of the iterations in ns. Each iteration except the last ends when the next iteration starts.
+    # The last iteration ends with its annotation if annotations enclose iterations, otherwise with the last call.
     end: IntColumn
-    annotation: str = ""  # "ProfilerStep", or the name of the marks without running numbers
-    encloses: bool = False  # True if marks and their iterations have about the same duration
-    batches: tuple[StepBatch, ...] = ()  # work per step of a serving engine; () if there is no serving engine
+    annotation: str = ""  # "ProfilerStep", or the annotations' name without numbers
+    encloses: bool = False  # True if the annotations and their iterations have similar durations
+    batches: tuple[StepBatch, ...] = ()  # work of every step of a serving engine; empty for other programs
 
     def __len__(self) -> int:
         return len(self.mark)
 
     @property
     def steps(self) -> bool:
-        """True if the marks are the profiler's numbered steps."""
+        """True if the iterations are marked by the numbered steps of the profiler."""
         return self.annotation == _STEPS
 
     def labels(self, names: Sequence[str]) -> list[str]:
-        """Return the names of the iterations: the profiler's names of its steps, else numbers."""
+        """Return a name for each iteration: the profiler's name for its steps, otherwise the iteration's number."""
         return [names[mark] if self.steps else str(k) for k, mark in enumerate(self.mark.tolist())]
 
 
@@ -70,12 +70,12 @@ def family_of(name: str) -> str:
 def find_marks(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
 ) -> IterationMarks:
-    """Find the marks by the first of these rules that applies: annotations of serving engines with a known phase, and
-    similar annotations with an unknown phase next to them; annotations of captures; `ProfilerStep#K`; annotations of
-    serving engines with an unknown phase; data loader annotations that recur evenly; the rarest annotation (the first
-    if several are equally rare) that recurs evenly and covers the trace; `Optimizer.step#…` if it covers the trace. The
-    last three rules need three marks. `ts`, `end` (ns) and `thread` describe the user annotations, in order of start;
-    `calls` are the starts of all operators and annotations, and `last` is the end of the last call."""
+    """Find the annotations that mark iterations. The following kinds of annotations are tried in this order: steps of
+    serving engines with a known phase (steps with an unknown phase are added); graph captures; `ProfilerStep#K`; steps
+    with an unknown phase; data loaders; the rarest annotation that covers the trace; and `Optimizer.step#…`. The last
+    three kinds must occur three times. Data loaders and rare annotations must also recur evenly. `ts`, `end` (ns) and
+    `thread` describe the user annotations in order of start. `calls` has the starts of all operators and annotations.
+    `last` is the time at which the last call ends."""
     found = _first_marks(names, ts, end, thread, calls, last)
     return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
 
@@ -112,7 +112,7 @@ def _serving_steps(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IterationMarks, bool]:
     read = {name: parse_step(name) for name in set(names)}
-    order = np.lexsort((-end, ts)).tolist()  # outer steps come before the steps inside them
+    order = np.lexsort((-end, ts)).tolist()  # enclosing steps precede nested steps
     batches = {k: batch for k in order if (batch := read[names[k]]) is not None}
     unknown = {k: batch for k, batch in batches.items() if batch.phase == UNKNOWN_PHASE}
     captures = {k: batch for k, batch in batches.items() if batch.phase == CAPTURE}
@@ -153,7 +153,7 @@ def _apart(
 def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
     members: dict[str, list[int]] = {}
     for i, name in enumerate(names):
-        if name.startswith(_MODULE):  # a layer recurs in every iteration, but is not an iteration
+        if name.startswith(_MODULE):  # layers also recur in every iteration
             continue
         members.setdefault(family_of(name), []).append(i)
     found = sorted(members.items(), key=lambda item: (len(item[1]), item[1][0]))
@@ -170,7 +170,7 @@ def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: in
     middle = median(np.diff(ts[mark]))
     if median(end[mark] - ts[mark]) >= _WHOLE * middle:
         return IterationMarks(mark, np.append(ts[mark[1:]], end[mark[-1]]), family, True)
-    if last - ts[mark[-1]] < _WHOLE * middle:  # the mark comes at the end of an iteration
+    if last - ts[mark[-1]] < _WHOLE * middle:  # the annotation is at the end of every iteration
         return IterationMarks(mark[:-1], ts[mark[1:]], family)
     return IterationMarks(mark, np.append(ts[mark[1:]], last), family)
 
@@ -183,8 +183,8 @@ class Repetition(NamedTuple):
 
 
 def find_repetition(codes: IntColumn) -> Repetition | None:
-    """Return the outermost repetition in a sequence, None if there is none. The rarest names are tried first, so that a
-    step with 28 equal layers is found as one step."""
+    """Return the outermost repetition in a sequence, or None if nothing repeats. The search starts with the rarest
+    names. Otherwise it would find the 28 identical layers of a step instead of the step."""
     _, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable")
     first = np.concatenate([[0], np.cumsum(count)]).tolist()
@@ -215,7 +215,7 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
-    """Return the starts of the repetitions (after the longest host pauses) and their end; None if nothing repeats."""
+    """Return the start of every repetition and the end of the last one. Starts follow the longest host pauses."""
     repetition = find_repetition(codes)
     if repetition is None:
         return None
@@ -228,7 +228,7 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Return the selected iterations, else those that annotations mark (`find_marks`), else repetitions of kernels."""
+    """Return the steps of the selection, if any. Otherwise, find steps by annotations or by repeated kernels."""
     if trace.selection is not None:
         return trace.selection.steps
     calls = trace.calls
@@ -247,7 +247,7 @@ def steps_of(trace: Trace) -> Steps:
 
 
 def repeated_steps(trace: Trace) -> Steps | None:
-    """Return steps inferred from repeated kernels; None if nothing repeats, or if one module contains all of it."""
+    """Infer steps from repeated kernels. Return None if nothing repeats or if one module contains all repetitions."""
     gpu, calls = trace.gpu, trace.calls
     order = np.flatnonzero(trace.is_kernel & (gpu.call >= 0))
     order = order[np.lexsort((gpu.ts[order], trace.launched_ns[order]))]

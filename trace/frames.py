@@ -1,4 +1,4 @@
-"""Convert tables for pandas, pyarrow and networkx; each library is imported on demand."""
+"""Convert tables for pandas, pyarrow and networkx. Each library is imported only when it is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Nullable(NamedTuple):
-    """A column with nulls: int64 or float64 values, and a mask of the missing values."""
+    """A column with missing values. It consists of int64 or float64 values and a mask of the missing ones."""
 
     values: npt.NDArray[Any]
     missing: npt.NDArray[np.bool_]
@@ -54,7 +54,7 @@ def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = Non
 
 
 def arrow_numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> Any:
-    """Return numbers or booleans as a `pyarrow.Array`, without `pyarrow.array` (it imports pandas)."""
+    """Return a `pyarrow.Array` of numbers or booleans. `pyarrow.array` is not used because it imports pandas."""
     kind = library("pyarrow").from_numpy_dtype(values.dtype)
     data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
     return arrow_array(kind, len(values), missing, [data])
@@ -69,10 +69,10 @@ def arrow_array(
 
 
 def to_networkx(trace: Trace) -> Any:
-    """Return the dependency graph as a `networkx.MultiDiGraph`; its nodes are ids of the ET+, and times are in ns.
+    """Return the dependency graph as a `networkx.MultiDiGraph`. Its nodes are the node ids of the ET+ file.
 
-    Nodes have `name`, `kind` ("cpu", "gpu", "runtime"), `ts` and `dur`. Edges have `kind`, from EDGE_KINDS or "call".
-    """
+    Nodes have a `name`, a `kind` ("cpu", "gpu", "runtime"), and `ts` and `dur` in ns. The `kind` of an edge is
+    "call" or one of EDGE_KINDS."""
     graph = library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")
     nodes, ids = trace.nodes, trace.nodes.id.tolist()

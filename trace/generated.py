@@ -1,4 +1,4 @@
-"""Compiler-generated kernels: the compiler's information about each kernel, and the calls that launched it."""
+"""Describe compiler-generated kernels with the compiler's information and the calls that launched them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .index import Positions, Row, as_positions
 
 
 class CompiledSummary(RecordStruct, gc=False, frozen=True):
-    """Number of kernels in a trace that compiler files describe; stored in `etplus.compiled` of an ET+ file."""
+    """Statistics about kernels that compiler files describe. An ET+ file stores them in `etplus.compiled`."""
 
     files: list[str]  # names of the files, without folders
     graph_calls: int  # number of times that compiled graphs were called
-    kernels: int  # number of calls in compiled graphs with a known kernel
-    refused: dict[str, int]  # number of calls of unknown graphs for each reason
+    kernels: int  # number of calls in compiled graphs for which the kernel is known
+    refused: dict[str, int]  # maps the reason why a graph is unknown to its number of calls
     annotated: int  # number of GPU events described by graph annotations
 
     @property
@@ -32,7 +32,7 @@ class CompiledSummary(RecordStruct, gc=False, frozen=True):
 
 
 def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
-    """Return the `CompiledSummary` of a trace, None if no compiler file was read."""
+    """Return the `CompiledSummary` of a trace, or None if no compiler file was read."""
     try:
         return msgspec.convert(summary.get("compiled"), CompiledSummary)
     except msgspec.ValidationError:
@@ -40,15 +40,15 @@ def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
 
 
 class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
-    """A kernel of compiled code, or an operator that compiled code leaves to PyTorch."""
+    """A kernel that the compiler generated, or an operator that compiled code calls in PyTorch."""
 
     name: str  # the compiler's name: "triton_poi_fused_gelu_1", "extern_kernels.addmm"
     region: str = ""  # compiled region, such as "Torch-Compiled Region: 0/0"; "" if unknown
     backward: bool | None = None  # True if the kernel belongs to the region's backward; None if unknown
-    handle: int | None = None  # number that the compiler gave to the kernel's call, None if unknown
-    nodes: tuple[str, ...] = ()  # names of the source nodes that the kernel computes
-    # Kineto's values for the file with the Triton code, the file's hash, and the constants; "" if not recorded.
-    # A file is, for example, "/tmp/torchinductor_me/ab/cabc….py", and constants are "XBLOCK=1024".
+    handle: int | None = None  # the compiler's number for the call of the kernel, None if unknown
+    nodes: tuple[str, ...] = ()  # names of the graph nodes that the kernel computes
+    # Kineto records the file of the Triton code, its hash, and constants. A value is "" if it was not recorded.
+    # Examples are the file "/tmp/torchinductor_me/ab/cabc….py" and the constants "XBLOCK=1024".
     kernel_file: str = ""
     kernel_hash: str = ""
     kernel_kwargs: str = ""
@@ -62,8 +62,8 @@ class GeneratedKernel(RecordStruct, gc=False, frozen=True, omit_defaults=True):
 @dataclass(frozen=True, repr=False)
 class GeneratedKernels(Record):
     kernels: tuple[GeneratedKernel, ...]  # each kernel occurs only once
-    row: Positions[int, Row]  # rows of the calls that launched a generated kernel, ascending
-    kernel: IntColumn  # position in `kernels` of the kernel, per call
+    row: Positions[int, Row]  # rows of the calls that launched generated kernels, in ascending order
+    kernel: IntColumn  # position in `kernels` of the kernel that each call launched
 
     def __len__(self) -> int:
         return len(self.row)
@@ -74,6 +74,6 @@ class GeneratedKernels(Record):
         return GeneratedKernels((), as_positions(none), none)
 
     def at(self, rows: IntColumn) -> IntColumn:
-        """Return each node's position in `kernels`, −1 for none."""
+        """Return the position in `kernels` of the kernel that each node launched, or −1."""
         kernel: IntColumn = np.append(self.kernel, -1)[positions(self.row, rows)]
         return kernel

@@ -1,4 +1,4 @@
-"""Find the module path and the topmost operator of every call; add stack frames to the call tree."""
+"""Find the module path and the topmost operator of each call, and add stack frames to the call tree."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 @dataclass(frozen=True, repr=False)
 class Hierarchy(Record):
-    """A tree of modules and annotations, and each call's place in it. The time of an operator is added to its topmost
-    operator, directly below a module or annotation. A named region (`## … ##`, `nn.Module: …`) inside an operator
-    starts a new path; other annotations inside operators are ignored."""
+    """A tree of modules and annotations, and the position of each call in this tree. A call's topmost operator is its
+    outermost operator below a module or annotation. Inside an operator, named regions (`## … ##`, `nn.Module: …`)
+    start a new path in the tree, and other annotations are ignored."""
 
-    # Topmost operator per call, −1 for an annotation above all operators.
+    # Topmost operator of every call, or −1 for annotations that are not inside an operator.
     top: Positions[CallIndex, CallIndex]
-    # Tree row of the innermost region at or around each call, 0 if there is none.
+    # Tree row of the call's innermost region (the call itself or a caller), or 0 if there is none.
     path: ColumnOf[CallIndex, np.int64]
-    # For each tree row: the row of the path without its last region, and the name code of the last region.
-    # Row 0 is the empty path. Its parent and its name are −1.
+    # Each tree row is a path of regions. These columns contain its parent row and the name code of its last region.
+    # Row 0 is the empty path, so its parent and its name code are −1.
     tree_parent: IntColumn
     tree_name: IntColumn
 
@@ -47,7 +47,7 @@ class Hierarchy(Record):
 
 
 def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
-    """Return the hierarchy of calls. If there are no module calls, the module frames in the stacks are used instead."""
+    """Return the hierarchy of calls. If no call is a module, module frames from the stacks are used instead."""
     parent, name, kind = calls.parent, calls.name, calls.kind
     if len(trace.stacks) and not np.any(kind == MODULE):
         entry = trace.stacks.first_entry(calls.source)
@@ -66,7 +66,7 @@ def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
 def place_calls(
     parent: Positions[CallIndex, CallIndex], name: npt.NDArray[np.int32], is_op: Mask, is_region: Mask, is_step: Mask
 ) -> Hierarchy:
-    """Find each call's topmost operator and module path, level by level from the roots."""
+    """Find the topmost operator and the module path of each call, one level of the call tree at a time."""
     top, path = np.full(len(parent), -1, np.int64), np.zeros(len(parent), np.int64)
     tree_parent, tree_name = [np.array([-1])], [np.array([-1])]
     known = 1
@@ -89,12 +89,12 @@ def place_calls(
 def frames_between(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Insert stack frames into the call tree: wanted frames (a mask of entries) that opened after the caller and before
-    the call. `entry` is each call's innermost stack entry (−1 for none), `parent` its caller. Return the new `parent`
-    of the calls, then of the added frames (a caller may follow its callees); the frames' name codes in the stacks; and
-    the number of calls in each added frame."""
+    """Insert the wanted stack frames between each call and its caller. `entry` has the innermost stack entry of each
+    call (or −1), `parent` has its caller, and `wanted` is a mask of stack entries. Return three columns: the new
+    `parent` of all calls and of the frames appended to them, the name code of each added frame in the stacks, and the
+    number of calls in each added frame. A caller may come after its callees."""
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
-    around = nearest(stacks.above, stacks.above, wanted)  # nearest wanted frame around each frame
+    around = nearest(stacks.above, stacks.above, wanted)  # the nearest wanted frame that encloses each frame
     inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
     outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
     places = np.flatnonzero((inner >= 0) & (inner != outer))
@@ -109,7 +109,7 @@ def frames_between(
             chain.append(frame)
             frame = int(around[frame])
         if frame != stop:
-            continue  # the caller is in a different frame, such as a frame on another thread
+            continue  # the frames of the caller do not enclose the call, for example on another thread
         first[pair] = count + len(added)
         above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
         added += chain

@@ -1,4 +1,4 @@
-"""Find runtime calls that block their thread until the device has finished, by name and by end time."""
+"""Use names and end times to find runtime calls that block their thread until the device has finished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COPY = re.compile(r"[Mm]emcpy")
 STREAM_WAIT = re.compile(r"StreamWaitEvent")
 ROUNDING_NS = 1000  # Files written before 2024 have times in whole µs.
 MAX_SKEW_NS = 20_000  # Maximum difference between host and device clocks; 8.1 µs was seen on MI300X.
-LONG_PAUSE_NS = 200_000  # A pause shorter than this is the thread's own work, not a wait for another thread.
+LONG_PAUSE_NS = 200_000  # In a shorter pause, a thread does its own work instead of waiting for another.
 _ASYNC = re.compile(r"Async")
 _HOST_COPY = re.compile(r"Pageable|HostToDevice|DeviceToHost")
 _READBACK = re.compile(r"DtoH|DeviceToHost")
@@ -33,14 +33,14 @@ def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flag
 def blocking_copies(
     names: Sequence[str], copy: _Codes, call: _Codes, late_ns: IntColumn, tolerance_ns: int = ROUNDING_NS
 ) -> _Flags:
-    """Return a mask of the memcpys for which their calls waited. A call waited if it returned no earlier than
-    `tolerance_ns` before the end of the copy, and it is synchronous or copies from or to pageable memory (CUDA C
-    Programming Guide, "Asynchronous Concurrent Execution")."""
+    """Return a mask of the memcpys that blocked the calling thread. Such a call ended at most `tolerance_ns` before the
+    copy, and it is synchronous or uses pageable memory (see "Asynchronous Concurrent Execution" in the CUDA C
+    Programming Guide)."""
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
 
 
 def synchronous_readback(names: Sequence[str], copy: _Codes, call: _Codes) -> _Flags:
-    """Return a mask of the GPU events that are synchronous memcpys to the host; their calls return after the copy."""
+    """Return a mask of the GPU events that are synchronous memcpys to the host. The calls return after the copies."""
     by_copy_call = named(names, call, COPY) & ~named(names, call, _ASYNC)
     return by_copy_call & named(names, copy, _READBACK)

@@ -1,5 +1,4 @@
-"""Index types. Each table has its own, so that type checkers reject an index into the wrong table (`WrongIndex`).
-
+"""Index types. Each table has its own index type, so type checkers can reject an index into the wrong table.
 At run time, an index is an `int` and a column is an ordinary array."""
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     _Other = TypeVar("_Other")
 
     class WrongIndex:
-        """The type of a column's entry at an index of the wrong table."""
+        """The type that an expression gets if a column is indexed with the index type of another table."""
 
     class ColumnOf(np.ndarray[Any, np.dtype[Scalar]], Generic[Source, Scalar]):
         """A column of one table: `ColumnOf[CallIndex, np.int64]` has one entry per call."""
@@ -71,10 +70,10 @@ else:
 
 
 def as_column(values: npt.NDArray[Scalar]) -> ColumnOf[Any, Scalar]:
-    """Declare that a computed array is a column; the type checker infers the table from its use."""
+    """Declare that an array is a column. The type checker infers its table from the code that uses the result."""
     return cast("ColumnOf[Any, Scalar]", values)
 
 
 def as_positions(values: IntColumn) -> Positions[Any, Any]:
-    """Declare that computed positions are a column; the type checker infers both tables from its use."""
+    """Declare that positions are a column. The type checker infers both tables from the code that uses the result."""
     return cast("Positions[Any, Any]", values)

@@ -1,4 +1,4 @@
-"""Time intervals in ns: unions, lengths and intersections; step functions; exact sums."""
+"""Compute unions, lengths and intersections of time intervals in ns, step functions and exact sums."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Intervals(NamedTuple):
         return int((self.end - self.start).sum())
 
     def until(self, t: IntColumn) -> IntColumn:
-        """Return how many ns the intervals cover before each time in `t`."""
+        """Return, for each time in `t`, the total length in ns of the intervals before that time."""
         started = np.searchsorted(self.start, t, side="right")
-        after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # the part of an interval after time t
+        after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # the interval's part after t
         covered: IntColumn = np.append(0, np.cumsum(self.end - self.start))[started] - np.maximum(after, 0)
         return covered
 
@@ -52,7 +52,7 @@ def sums(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
 
 
 def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColumn, npt.NDArray[_Number]]:
-    """Return the distinct times, ascending, and the sum of all changes up to each time."""
+    """Return the distinct times in ascending order, and for each time the sum of all changes up to it."""
     order = np.argsort(ts, kind="stable")
     ts, level = ts[order], np.cumsum(change[order])
     last = np.append(ts[1:] != ts[:-1], True)[: len(ts)]
@@ -60,7 +60,7 @@ def step_function(ts: IntColumn, change: npt.NDArray[_Number]) -> tuple[IntColum
 
 
 def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
-    """Return the maximum total size of overlapping spans; a span is (first place, last place, size)."""
+    """Return the maximum total size of spans that overlap. A span is a tuple (first place, last place, size)."""
     change = Counter[int]()
     for first, last, size in spans:
         change[first] += size
@@ -69,7 +69,7 @@ def most_at_once(spans: Iterable[tuple[int, int, int]]) -> int:
 
 
 def union(start: IntColumn, end: IntColumn) -> Intervals:
-    """Return the union of unordered intervals; touching intervals are joined, and empty intervals are dropped."""
+    """Return the union of unordered intervals. Adjacent intervals are merged, and empty intervals are dropped."""
     kept = end > start
     start, end = start[kept], end[kept]
     order = np.argsort(start, kind="stable")

@@ -1,4 +1,4 @@
-"""Kinds of GPU work by category and name, used for colors in charts and to find an operator's main kernel."""
+"""Classify GPU work by category and name, to choose colors in charts and to find an operator's main kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GPU_KINDS = (
     "Copy and fill",
     "Other kernel",
 )
-# The first match decides, because an attention kernel's name may also contain a GEMM library's name.
+# The order matters, because the name of an attention kernel may also contain the name of a GEMM library.
 _PATTERNS = {
     "Attention": r"flash|fmha|attention|attn|BatchPrefill|BatchDecode",
     "Normalization": r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm",
@@ -35,7 +35,7 @@ _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|c
 
 
 def is_device_copy(name: str, category: str) -> bool:
-    """Return True for a memcpy or memset; MTIA copies are named "dma_request"."""
+    """Return True for a memcpy or memset. On MTIA, copies have names such as "dma_request"."""
     return category in COPY_CATEGORIES or (category == _MTIA and name.startswith("dma"))
 
 
@@ -56,7 +56,7 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
 
 @lru_cache(maxsize=4096)
 def computes_products(name: str) -> bool:
-    """Return True if the name shows a GEMM, convolution or attention kernel, the main kernel of an operator."""
+    """Return True if a kernel name belongs to a GEMM, convolution or attention that does an operator's main work."""
     return _kind_of(name) in _PRODUCTS and not _HELPER.search(name, 0, MAX_NAME)
 
 

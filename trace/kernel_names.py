@@ -1,4 +1,4 @@
-"""Shorten kernel names: keep the functor or the library's function, drop template wrappers and arguments."""
+"""Shorten kernel names. Keep the functor or library function, and drop template wrappers and arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _LONGEST = 80
-# Maximum length of a parsed name, and maximum depth of wrappers around a functor. They limit work on untrusted names.
+# The parser cuts off longer names and stops at this depth of wrappers, because names are untrusted input.
 _PARSED, _DEEPEST = 4000, 16
 _MOST_ARGUMENTS = 6
 _OPEN, _CLOSE = "<({[", ">)}]"
@@ -25,10 +25,10 @@ _WRAPPERS = """
 AUnaryFunctor BUnaryFunctor BinaryFunctor ReduceOp func_wrapper_t gpu_kernel_impl gpu_kernel_impl_nocast
 opmath_gpu_kernel_with_scalars uniform_and_transform normal_and_transform
 """
-_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # these wrappers bind an operand to a number
+_SCALAR = frozenset({"AUnaryFunctor", "BUnaryFunctor"})  # these wrappers replace one operand with a number
 # These template arguments describe tensors and access patterns.
 _DATA = re.compile(r"Metadata|Calculator|Array$|array$|^Load|^Store|function_traits")
-# These PyTorch kernels apply a functor. The label describes how they apply it.
+# These PyTorch kernels apply a functor. The first word of their label describes how they apply it.
 _FAMILIES = (
     (re.compile(r"elementwise"), "elementwise"),
     (re.compile(r"^reduce_kernel$"), "reduce"),
@@ -55,7 +55,7 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def kernel_label(name: str) -> str:
-    """Return a short, readable kernel name of at most 80 characters; different kernels may share a name."""
+    """Return a readable kernel name of at most 80 characters. Different kernels may get the same name."""
     text = name.removeprefix("void ")[:_PARSED]
     mangled = _MANGLED.match(text)
     label = _of_mangled(text, mangled.end()) if mangled else _of_signature(text.replace(_ANONYMOUS, ""))

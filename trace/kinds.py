@@ -1,4 +1,4 @@
-"""Codes of nodes: kind, link, phase."""
+"""Codes for the kinds, links and phases of nodes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ UNVERIFIED: Final = 1
 CERTAIN: Final = 2  # UNLINKED, UNVERIFIED and CERTAIN are values of `Nodes.link`.
 LINK_NAMES = ("unlinked", "unverified", "certain")  # these names appear in files and reports
 
-# Phases of a call, by code; "" if unknown. "recomputation" is forward work that is repeated inside backward.
-# "gradient communication" happens inside backward. "communication" is any other communication outside forward.
+# A phase's code is its index in this tuple. "recomputation" is forward work that the backward pass repeats.
+# "gradient communication" happens in the backward pass. "communication" is used if no other phase is known.
 PHASES = (
     "",
     "forward",
@@ -27,7 +27,7 @@ PHASES = (
 )
 UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION = range(5)
 GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA = range(5, len(PHASES))
-# Evidence for the forward operator of a backward operator. "sequence number" (inferred) means that the forward operator
-# is the last one on its thread with this number before the backward operator, as in the profiler's `fwdbwd` flows.
-# The ET's `fw_parent` is a different call: the call open on the forward thread when the backward operator ran.
+# Evidence that links a backward operator to its forward operator. The profiler's `fwdbwd` flows use the same rule:
+# The forward operator is the last earlier operator on its thread that has the same sequence number (inferred).
+# `fw_parent` of an ET is not used. It is the call that was open on the forward thread during the backward operator.
 THROUGH = ("", "sequence number")

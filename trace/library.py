@@ -1,4 +1,4 @@
-"""The public methods of a trace: analysis, replay, report, files. Outer packages are imported on demand."""
+"""The public methods of a trace, such as `analyze` and `replay`. Outer packages are imported when they are needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
 MOST_IN_FULL = 64  # A page shows at most this many ranks in detail, because more ranks would make it too large.
-# Maps calls of Holistic Trace Analysis (HTA) to their replacements in etplus.
+# Maps functions of Holistic Trace Analysis (HTA) to their replacements in etplus.
 HTA_CALLS = guesses_of(
     """
     get_temporal_breakdown get_comm_comp_overlap: `analyze().device_use`;
@@ -34,7 +34,7 @@ HTA_CALLS = guesses_of(
 )
 
 
-# dir() lists these names of a trace for users. All other attributes form the data model; see docs/extending.md.
+# `dir(trace)` lists only these names. All other attributes form the data model (docs/extending.md).
 _FOR_USERS = """
 analyze between critical_path device_events distributed_info file findings kernels link_report module notes ops rank
 replay save span sql step steps to_dict to_networkx window world_size write_report
@@ -80,9 +80,9 @@ class Library(Suggests):
         raise no_key("Trace", key, f"`trace.{key}`" if named else "`trace.ops`, `trace.kernels`, `trace.steps`")
 
     def analyze(self, *, by_shape: bool = False, **options: Any) -> Analysis:
-        """Analyze where the time goes: breakdown, streams, devices, operators, and kernels with their rooflines.
+        """Break down the time by device, stream, operator and kernel (with rooflines).
 
-        `by_shape` lists each shape of an operator separately; `options` go to `etplus.analysis.summary.analyze`.
+        If `by_shape` is True, operators are listed once per shape. `etplus.analysis.summary.analyze` has the `options`.
 
         Example:
             >>> [use.busy_ns for use in trace.analyze().device_use]
@@ -93,10 +93,10 @@ class Library(Suggests):
         return found
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
-        """Predict the timeline, with optional what-if changes; docs/reference/replay.md describes their syntax.
+        """Predict the timeline, optionally after what-if changes. docs/reference/replay.md describes their syntax.
 
-        If `network` is given ("bandwidth=25,latency=5us"), communication times are estimated first. `answer_range` of
-        the result bounds the error of the makespan.
+        If `network` is given ("bandwidth=25,latency=5us"), communication times are first estimated for that network,
+        and the `answer_range` of the result is a range for the makespan.
 
         Example:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
@@ -108,7 +108,7 @@ class Library(Suggests):
         return replay_ranks([trace], what_ifs, network, lambda: outer("analysis.kernel_peaks").row_bounds([trace]))
 
     def findings(self) -> Findings:
-        """Return problems with their costs and fixes, largest expected gain first; see docs/reference/findings.md.
+        """Return performance problems with costs and fixes, largest expected gain first (docs/reference/findings.md).
 
         Example:
             >>> [finding.id for finding in trace.findings() if not finding.evidence]
@@ -132,9 +132,9 @@ class Library(Suggests):
         return found
 
     def step(self, number: int | str) -> Trace:
-        """Return one or more iterations as a trace: their CPU calls, and all GPU events that these calls launched.
+        """Return a trace that contains the CPU calls of one or more iterations and the GPU events that they launched.
 
-        `number` is an iteration (counted from 0), a range such as "0-19", or a serving engine's phase such as "decode".
+        `number` is an iteration (counted from 0), a range such as "0-19", or a phase of a serving engine ("decode").
 
         Example:
             >>> trace.step(1).steps.names, len(trace.step(1).kernels) < len(trace.kernels)
@@ -145,7 +145,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Trace:
-        """Return the `number`-th annotation whose name contains `annotation`, and everything it launched, as a trace.
+        """Return a trace of one annotation and its work. `number` (from 0) selects a name that contains `annotation`.
 
         Example:
             >>> len(trace.between("forward", 1).device_events)
@@ -156,20 +156,20 @@ class Library(Suggests):
         return part_of(cast("Trace", self), between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Trace:
-        """Return the events in a time window as a trace: two times after its start (ns or "10ms"), or "10-12.5ms"."""
+        """Return the events in a time window as a trace. Times (ns or "10ms") are relative to the trace's start."""
         from .selection import part_of, window_text
 
         return part_of(cast("Trace", self), window=window_text(start, end))
 
     def module(self, name: str) -> Trace:
-        """Return the calls in a module ("Linear_3", "Encoder_0.Linear_3") and their GPU events as a trace."""
+        """Return a trace of the calls in a module ("Linear_3" or "Encoder_0.Linear_3") and of their GPU events."""
         from .selection import part_of
 
         return part_of(cast("Trace", self), module=name)
 
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
-        """Return the critical path of the replay, broken down by kind of time, operator, source line and phase.
-        `between` limits it to the `number`-th annotation whose name contains `between`, and to its work."""
+        """Return the critical path of the replay, broken down by kind of time, operator, source line and phase. If
+        `between` is given, the path covers only the annotation that `Trace.between` selects, and its work."""
         from ..timeline.critical import critical_path, with_origins
 
         replay = self.replay(*what_ifs)
@@ -186,8 +186,9 @@ class Library(Suggests):
         between: tuple[str, int] | None = None,
         module: str | None = None,
     ) -> None:
-        """Write a self-contained HTML page about the trace or a part of it; `etplus.trace.selection.part_of` has the
-        options.
+        """Write a self-contained HTML page about the trace or a part of it.
+
+        `etplus.trace.selection.part_of` describes the options that select a part.
 
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
@@ -202,7 +203,7 @@ class Library(Suggests):
             out.write(page)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace in the format of the extension: ET+ for .json and .json.gz, else see `etplus.convert`."""
+        """Write the trace to a file. .json and .json.gz mean ET+; see `etplus.convert` for other extensions."""
         from ..converters.conversion import convert
         from ..converters.registry import suffixes
 
@@ -214,14 +215,14 @@ class Library(Suggests):
             convert(trace, path)
 
     def to_networkx(self) -> Any:
-        """Return the dependency graph as a `networkx.MultiDiGraph`; see `etplus.trace.frames.to_networkx`."""
+        """Return the dependency graph as a `networkx.MultiDiGraph`. See `etplus.trace.frames.to_networkx`."""
         return to_networkx(cast("Trace", self))
 
     def __repr__(self) -> str:
         return "\n".join(f"{name:8} {text}" if name else text for name, text in self._card())
 
     def _repr_html_(self) -> str:
-        from html import escape  # imported late: only notebooks need it
+        from html import escape  # imported late because only notebooks need it
 
         (_, title), *rows = self._card()
         cells = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in rows)

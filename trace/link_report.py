@@ -1,4 +1,4 @@
-"""The link report, in machine-readable form (`to_dict`) and as one screen of text (`to_text`)."""
+"""The link report, as a dict (`to_dict`) and as one screen of text (`to_text`)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-# Users see the proofs about these subjects: recording id, rank, job.
+# The report shows only proofs with these subjects (recording id, rank, job) to users.
 _SHOWN = frozenset({"run", "rank", "job"})
 
 
 @dataclass(frozen=True, repr=False)
 class Clue(Record):
-    """A fact for or against the claim that both traces come from the same run, or a missing fact."""
+    """A fact that supports or refutes that both traces come from the same run, or a note that the fact is missing."""
 
-    # Subject of the clue: "run" (id of the recording), "pid", "time", "world_size", "rank" (contents of both files),
-    # "job" (files of all ranks), "names" (file names), "option" (--rank), "calls" (missing from one file).
+    # Subject of the clue. "run" is the id of the recording, "names" means file names, and "option" means --rank.
+    # "job" compares the files of all ranks, and "calls" means calls that are missing from one of the two files.
+    # "pid", "time", "world_size" and "rank" are contents of both files.
     by: str
     says: str  # sentence to show in the report
 
 
 @dataclass(frozen=True, repr=False)
 class Identity(Record):
-    """Evidence on whether the two traces recorded the same process at the same time."""
+    """The evidence for and against the claim that both traces recorded the same process at the same time."""
 
-    # "proved", "refuted", "stated" (everything is proved except the rank that the user gave), or "unknown".
-    # Links can be `certain` only if the identity is proved.
+    # "proved", "refuted", "stated" or "unknown". Links can be certain only if the verdict is "proved".
+    # "stated" means that the user gave the rank and that everything except the rank is proved.
     verdict: Verdict
-    rank: int | None  # rank of both files; None if it is neither proved nor stated, or if the job has only one rank
+    rank: int | None  # rank of both files, None if it is not proved or stated, or if the job has one rank
     world_size: int | None  # number of ranks in the job, None if unknown
     several_ranks: bool  # True if a different rank could have recorded one of the files
     proves: tuple[Clue, ...]  # evidence that one process recorded both traces
@@ -48,13 +49,13 @@ class Identity(Record):
 
     @property
     def doubts(self) -> list[str]:
-        """Sentences on why the identity is refuted or unknown; [] if it is proved."""
+        """Sentences that explain why the identity is refuted or unknown, or [] if it is proved."""
         found = {"proved": (), "refuted": self.refutes}.get(self.verdict, self.unknown)
         return [finding.says for finding in found]
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences for the user: the doubts, or the proof of the recording or the rank."""
+        """Sentences for the user. They explain the doubts or, if there are none, the proofs."""
         return self.doubts or [finding.says for finding in self.proves if finding.by in _SHOWN]
 
 
@@ -62,12 +63,12 @@ class Identity(Record):
 class LinkReport(Record):
     et: dict[str, Any]  # contents of the ET (counts by kind, window, pid, schema)
     kineto: dict[str, Any]  # contents of the Kineto trace (counts by kind, window, pid, schema)
-    ops: dict[str, Any]  # number of ET operators: total, certain, unverified, unlinked by reason
-    method: str  # matching method that found the links
-    considered: tuple[str, ...]  # one sentence about the result, per method tried
-    windows: dict[str, Any]  # iterations and sequence numbers in the windows of both files
-    gpu: dict[str, Any]  # GPU events per category: attached by method, unattached by reason; share of GPU time
-    dependencies: dict[str, Any]  # number of edges by kind, dropped edges, inferred edges and unresolved records
+    ops: dict[str, Any]  # numbers of ET operators: total, certain, unverified, and unlinked for each reason
+    method: str  # name of the matching method that found the links
+    considered: tuple[str, ...]  # a sentence about the result of every method that was tried
+    windows: dict[str, Any]  # the iterations and sequence numbers that the windows of both files contain
+    gpu: dict[str, Any]  # numbers of attached and unattached GPU events, and the attached GPU time
+    dependencies: dict[str, Any]  # numbers of edges by kind, of dropped and inferred edges, and of unresolved records
     warnings: tuple[str, ...] = ()  # sentences that a user should read
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None  # None if no ET was given
@@ -76,23 +77,23 @@ class LinkReport(Record):
 
     @property
     def linked_share(self) -> float:
-        """Share of the ET operators that are linked, 0 to 1."""
+        """Share of the ET operators that are linked, from 0 to 1."""
         linked: int = self.ops["linked"]
         total: int = self.ops["total"]
         return linked / total if total else 0.0
 
     def all_warnings(self, of_graphs: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the warnings, the given sentences about replayed graphs, and the reasons why links are not certain."""
+        """Return all warnings, including sentences about graphs and the reasons why links are not certain."""
         return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
-        """Return True if ET operators are linked, and the linked and certain shares reach these minimums."""
+        """Return True if operators are linked and the shares of linked and of certain operators reach the minimums."""
         if not self.ops["linked"]:
             return False
         return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; docs/reference/report.md describes the keys."""
+        """Return values that can be encoded as JSON. docs/reference/report.md describes the keys."""
         values = {column.name: getattr(self, column.name) for column in fields(self)}
         values["identity"] = None if self.identity is None else self.identity.to_dict()
         values["considered"], values["warnings"] = list(self.considered), list(self.warnings)

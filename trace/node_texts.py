@@ -1,4 +1,4 @@
-"""The JSON of nodes, which is decoded only when it is needed."""
+"""Access to the JSON of nodes. It is decoded only when it is needed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .columns import IntColumn
 from .comm_kernels import Comm
 from .tensors import SignatureTable, TensorUses
 
-Record = dict[str, msgspec.Raw]  # A node as stored in the file: keys and undecoded values.
+Record = dict[str, msgspec.Raw]  # Maps the keys of a node in the file to values that are not yet decoded.
 
-# Number of JSON strings in memory at once. A larger number needs more memory, a smaller number more calls to the store.
+# Number of JSON strings in memory at once. Larger blocks need more memory. Smaller blocks need more calls to the store.
 _TEXTS = 1 << 15
 
 
 @dataclass(frozen=True)
 class LazyTexts(Sequence[bytes]):
-    """Strings that `make` creates on access. Reading slices saves memory, because not all strings exist at once."""
+    """A sequence of strings that `make` creates on access. To save memory, read it in slices."""
 
     make: Callable[[IntColumn], list[bytes]]
     rows: IntColumn
@@ -42,7 +42,7 @@ class LazyTexts(Sequence[bytes]):
 
 
 def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
-    """Yield the strings at the given positions; needs little memory if the positions are close together."""
+    """Yield the strings at the given positions. This needs little memory if the positions are close together."""
     for begin in range(0, len(places), _TEXTS):
         part = places[begin : begin + _TEXTS]
         least = int(part.min())
@@ -51,22 +51,22 @@ def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
 
 
 class RecordStore:
-    """The JSON of the rows in `Nodes`, as in the ET+ file. This base class has no JSON and cannot be written."""
+    """Provides the JSON of `Nodes` as in the ET+ file. This base class contains no JSON and cannot write a file."""
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """Return the JSON objects of the rows, including the braces."""
         return [b"{}"] * len(rows)
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return each row's index into a list, and the list: JSON with at least the inputs and outputs of nodes."""
+        """Return an index for each row, and the JSON objects at these indices, with at least the inputs and outputs."""
         return np.arange(len(rows)), LazyTexts(self.texts, rows)
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
-        """Return the tensors in the inputs and outputs of ET nodes; nodes are numbered by their position in `rows`."""
+        """Return the tensors that ET nodes read and write. Nodes are numbered by their position in `rows`."""
         return TensorUses.none()
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return each row's index into the objects, and Kineto's JSON objects about the launches of GPU events."""
+        """Return an index for each GPU event, and the JSON objects at these indices: Kineto's arguments of launches."""
         return np.zeros(len(rows), np.int64), [b"{}"]
 
     def signature_table(self) -> SignatureTable:
@@ -79,11 +79,11 @@ class RecordStore:
         return {}
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
-        """Return the sizes of memcpys and memsets in bytes, −1 if not recorded."""
+        """Return the sizes of memcpys and memsets in bytes. A size is −1 if it was not recorded."""
         return np.full(len(rows), -1, np.int64)
 
     def args_size(self, args: bytes) -> int:
-        """Return the size of a memcpy or memset in bytes, from its Kineto arguments; −1 if not recorded."""
+        """Return the bytes in the Kineto arguments of a memcpy or memset, or −1 if they were not recorded."""
         return -1
 
     def args_comm(self, args: bytes, kernel: str) -> Comm:
@@ -93,7 +93,7 @@ class RecordStore:
         raise NotImplementedError("the trace has no records")
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the index and JSON text of recorded events that are not nodes: Python calls and GPU annotations."""
+        """Yield the index and the JSON of recorded events that are not nodes (Python calls and GPU annotations)."""
         return iter(())
 
     def chunks(self) -> Iterator[bytes]:

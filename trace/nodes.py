@@ -1,6 +1,6 @@
-"""The nodes of a file in file order: all ET nodes and GPU events, even if they have no time, then the runtime calls.
+"""The nodes of a file in file order. ET nodes and GPU events, including those without a time, precede runtime calls.
 
-Use this table to write nodes or to follow edges; otherwise use `Trace.calls`, `Trace.runtime` and `Trace.gpu`."""
+Use this table only to write nodes or to follow edges. Otherwise, use `Trace.calls`, `Trace.runtime` and `Trace.gpu`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Nodes(Record):
 
     @cached_property
     def timed(self) -> ColumnOf[Row, np.bool_]:
-        """Mask of the rows with a known time: linked operators, GPU events, runtime calls."""
+        """Mask of the rows for which the time is known, such as linked operators, GPU events and runtime calls."""
         return as_column((self.ts >= 0) & ~self.structural)
 
     @cached_property
@@ -76,20 +76,20 @@ class Nodes(Record):
 
     @cached_property
     def span(self) -> Span:
-        """Span from the first start to the last end of the timed rows, in ns; (0, 0) if there are none."""
+        """Time from the first start to the last end of timed rows, in ns. It is (0, 0) if there are no timed rows."""
         if not self.timed.any():
             return Span(0, 0)
         return Span(int(self.ts[self.timed].min()), int(self.end[self.timed].max()))
 
     @cached_property
     def stream_lane(self) -> IntColumn:
-        """A number for each GPU event that identifies its device and stream; −1 for other rows."""
+        """A number that identifies the device and stream of each GPU event. It is −1 for all other rows."""
         gpu = np.flatnonzero(self.kind == GPU)
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Sort rows by lane, start and id. Return the sorted rows, and each row's predecessor in its lane. `lane`
-        has one entry per row of the table. `nested`: rows may enclose each other; at equal starts, longest first."""
+        """Sort `rows` by lane, start and id. Return the sorted rows, and for each of them its predecessor in its lane.
+        `lane` has an entry for every row of the table. If `nested` is True, enclosing rows precede nested rows."""
         longest = -self.end[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
         return order, np.where(run_starts(lane[order]), -1, np.roll(order, 1))

@@ -1,7 +1,7 @@
 """Find the phase, forward operator, module and source line of calls and GPU events.
 
-Example: `MmBackward0` has the sequence number of an earlier `aten::mm` on the forward thread, its forward operator.
-Its module and source line come from `aten::mm`. The phase of `MmBackward0` and its computing kernels is "backward"."""
+Example: `MmBackward0` has the same sequence number as an earlier `aten::mm` on the forward thread, so `aten::mm` is its
+forward operator and provides its module and source line. `MmBackward0` and its kernels have the phase "backward"."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _ENGINE = "autograd::engine::evaluate_function: "
 _FUNCTION = re.compile(rf"(?:{_ENGINE})?(?:.*::)?(\w+?)Backward\d*")
 _BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION in C++
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
-# These operators reduce gradients: FSDP (torch/distributed/fsdp/_fully_shard), and DDP's copies to and from buckets.
+# FSDP (torch/distributed/fsdp/_fully_shard) reduces gradients in these operators. DDP copies buckets in them.
 _REDUCES = re.compile(
     rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*"
     r"|torch\.distributed\.ddp\.reducer::.*"
 )
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
-# A user annotation that contains such a word reveals the phase.
+# A user annotation belongs to a phase if its name contains one of the phase's words.
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
@@ -61,16 +61,16 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 @dataclass(frozen=True, repr=False)
 class Origin(Record):
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES`
-    forward: Positions[CallIndex, CallIndex]  # forward call of a backward call and of all calls below it, −1 for none
-    through: ColumnOf[CallIndex, np.int8]  # evidence for `forward`, an index into `THROUGH`
-    # Innermost stack entry (in `Trace.stacks`) of the call or of its forward call, −1 for none.
+    forward: Positions[CallIndex, CallIndex]  # forward call of every call in the backward pass, or −1
+    through: ColumnOf[CallIndex, np.int8]  # index into `THROUGH`, the evidence for `forward`
+    # Position in `Trace.stacks` of the innermost stack entry of the call or its forward call, −1 if there is no stack.
     entry: ColumnOf[CallIndex, np.int64]
     module: ColumnOf[CallIndex, np.int64]  # index of the innermost module in `modules`, −1 for none
     modules: list[tuple[str, ...]]  # paths of modules and named regions, outermost first, without "nn.Module: "
     gpu_phase: ColumnOf[GpuIndex, np.int8]  # index into `PHASES`
     gpu_entry: ColumnOf[GpuIndex, np.int64]  # same as `entry`, for GPU events
     gpu_module: ColumnOf[GpuIndex, np.int64]  # same as `module`, for GPU events
-    # Call that launched the GPU event or the event's counterpart in another iteration, −1 for none.
+    # Call that launched the GPU event or, if it is unknown, the event's counterpart in another iteration.
     gpu_call: Positions[GpuIndex, CallIndex]
 
 
@@ -115,8 +115,8 @@ def origin_of(trace: Trace) -> Origin:
 
 
 def _with_lost_callers(trace: Trace, backward: npt.NDArray[np.bool_]) -> Trace:
-    """On threads where a checkpoint recomputes, infer callers from times; return the trace. A recomputation ends with
-    an exception, so the ET observer misses the ends of calls and records wrong callers later."""
+    """Return the trace with callers inferred from times on threads that recompute checkpoints. A recomputation ends
+    with an exception. The ET observer then misses the ends of calls, and records wrong callers for later calls."""
     calls = trace.calls
     around = nearest(calls.parent, calls.parent, backward)
     recomputes = (around >= 0) & ~backward & (calls.kind == OP) & (trace.nodes.seq_id[calls.source] >= 0)
@@ -163,7 +163,7 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
 def _add_engine(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
 ) -> None:
-    """Copy a backward function's forward call to the engine call around it, which has no sequence number itself."""
+    """Copy the forward call of a backward function to the autograd engine's call. That call has no sequence number."""
     calls = trace.calls
     inner = np.flatnonzero(forward >= 0)
     around = nearest(calls.parent[inner], calls.parent, backward)
@@ -176,7 +176,7 @@ def _add_engine(
 
 
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return the forward calls if the forward thread is unknown. If there are several threads, names must match."""
+    """Return forward calls for an unknown forward thread. If several threads have candidates, names must match."""
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
     if len(threads) == 1:
@@ -240,7 +240,7 @@ def _phases(
     mark[backward] = kinds.BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = kinds.ACCUMULATION
     mark[matching(calls.name, names, _REDUCES.fullmatch)] = kinds.GRADIENT_COMMUNICATION
-    # only operators recorded for autograd have a sequence number (at::GradMode); backward operators lack one
+    # operators have a sequence number only if autograd records them (at::GradMode), so not in the backward pass
     differentiable = (calls.kind == OP) & ~backward & (trace.nodes.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
     again = (around >= 0) & (differentiable | (calls.kind == MODULE))
@@ -264,7 +264,7 @@ def _phases(
 
 
 def _mark_detaches(trace: Trace, phase: npt.NDArray[np.int8]) -> None:
-    """Mark the detach calls that a checkpoint uses to pass recomputed tensors to backward."""
+    """Mark the `detach` calls with which a checkpoint passes recomputed tensors to the backward pass."""
     calls = trace.calls
     order = np.lexsort((-calls.end, calls.ts, calls.thread))
     detaches = (matching(calls.name, trace.names, ("aten::detach", "detach").__contains__) & (phase == kinds.BACKWARD))[
@@ -277,12 +277,12 @@ def _mark_detaches(trace: Trace, phase: npt.NDArray[np.int8]) -> None:
 def _in_grad_mode(
     trace: Trace, backward: npt.NDArray[np.bool_], differentiable: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of the backward roots with `create_graph=True`: all operators they call have sequence numbers. The
-    root of a checkpoint also calls operators that have none. The last entry of the mask stands for "no root"."""
+    """Return a mask of the backward calls with `create_graph=True`. All operators that they call have sequence numbers.
+    A checkpoint also calls operators without sequence numbers. The last entry is for calls without a root."""
     calls = trace.calls
     direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)
     without = np.append(matching(calls.name, trace.names, lambda name: "Checkpoint" in name), False)
-    without[calls.parent[direct & ~differentiable]] = True  # operators that have no sequence number, and modules
+    without[calls.parent[direct & ~differentiable]] = True  # these callers do not build a graph
     return ~without
 
 
@@ -312,7 +312,7 @@ def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> 
 def _inherited_modules(
     trace: Trace, paths: _Paths, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
 ) -> tuple[_Paths, IntColumn]:
-    """If a call has no module, assign its forward call's module; prefix recomputed modules with their outer modules."""
+    """Give each call without a module the module of its forward call. Add the outer modules to recomputed modules."""
     if not len(module):
         return paths, module
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
@@ -383,7 +383,7 @@ def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
 
 
 class RowOrigin(NamedTuple):
-    """Origin of each node: innermost stack entry, phase and module; −1 if there is no entry or module."""
+    """The innermost stack entry, phase and module of each node. A missing entry or module is −1."""
 
     entry: IntColumn
     phase: IntColumn
@@ -391,7 +391,7 @@ class RowOrigin(NamedTuple):
 
 
 def origin_of_rows(trace: Trace) -> RowOrigin:
-    """Return the origins of all nodes; runtime calls get the origin of the call around them."""
+    """Return the origins of all nodes. A runtime call has the same origin as the call that encloses it."""
     return trace.once(_origin_of_rows)
 
 

@@ -1,4 +1,4 @@
-"""Import names on demand: public names of packages, and parts of etplus that may not be installed."""
+"""Import public names only when they are used, and import parts of etplus that may not be installed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def outer(module: str) -> Any:
 
 
 def require(*parts: str) -> None:
-    """Raise UsageError if a part of etplus is not installed; call this before importing a module from the parts."""
+    """Raise UsageError if a part of etplus is not installed. Call this before an import from one of the parts."""
     for part in parts:
         if not installed(part):
-            from .errors import UsageError  # it imports msgspec; `import etplus` avoids that
+            from .errors import UsageError  # imported late because it imports msgspec
 
             raise UsageError(_NOT_INSTALLED.format(part=part))
 
 
 def missing_part(error: BaseException) -> str:
-    """Return a message if an import failed because a part of etplus is not installed, else ""."""
+    """Return a message if an import failed because a part of etplus is not installed. Otherwise, return ""."""
     name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
     part = name.removeprefix(f"{_PRODUCT}.")
     return _NOT_INSTALLED.format(part=part) if part in _PARTS else ""
@@ -41,8 +41,8 @@ def missing_part(error: BaseException) -> str:
 def lazy_names(
     package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` (PEP 562) and `__dir__` of a package; `modules` maps modules to space-separated names.
-    `guesses` maps wrong names that users try to their replacements; None disables suggestions."""
+    """Return `__getattr__` (PEP 562) and `__dir__` for a package. `modules` maps modules to space-separated names.
+    `guesses` maps wrong names that users try to the correct names. If it is None, errors make no suggestions."""
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def get(name: str) -> Any:
@@ -55,7 +55,7 @@ def lazy_names(
                 raise
         if name.startswith("_") or guesses is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from .suggest import no_attribute  # imported late: only wrong names need it
+        from .suggest import no_attribute  # imported late because only wrong names need it
 
         raise no_attribute(f"module {package!r}", name, public, guesses)
 

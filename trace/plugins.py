@@ -21,7 +21,7 @@ _LOG = logging.getLogger("etplus")
 
 @dataclass(frozen=True)
 class Plugin:
-    """An object from another package; error messages name the package. `what` is its kind, such as "command"."""
+    """An object from another package. `what` describes it in error messages, for example as a "command"."""
 
     what: str
     point: EntryPoint
@@ -40,14 +40,14 @@ class Plugin:
             raise EtplusError(f"{self} {problem}; update or remove that package") from error
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the object; raise EtplusError for errors in its package."""
+        """Call a method of the object. Errors in its package are raised as EtplusError."""
         target = self.load()
         with self.contained():
             return getattr(target, method)(*arguments)
 
     @contextmanager
     def contained(self) -> Iterator[None]:
-        """Convert errors raised in the block to errors that name the package. A generator raises only when consumed."""
+        """Convert errors in the `with` block to errors that name the package. Consume generators inside the block."""
         try:
             yield
         except (EtplusError, OSError, MemoryError):
@@ -60,7 +60,7 @@ class Plugin:
 
 
 def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
-    """Return the plugins in a group of entry points by name; ignore names in `taken`, and warn about them."""
+    """Map names to the plugins in a group of entry points. A name in `taken` is ignored with a warning."""
     by_name: dict[str, Plugin] = {}
     if not _may_be_declared(group):
         return by_name
@@ -76,7 +76,7 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
 
 
 def _may_be_declared(group: str) -> bool:
-    """Return True if any package may have entry points in a group; 30 times as fast as `importlib.metadata`."""
+    """Return True if a package may have entry points in the group. `importlib.metadata` is 30 times slower."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
     for place in sys.path:

@@ -1,4 +1,4 @@
-"""Make strings safe to print: names in traces must not control terminals or run as formulas in spreadsheets."""
+"""Make strings safe to print, so names in traces cannot control a terminal or run as spreadsheet formulas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def few(names: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape each character that could control a terminal, like Python and JSON do, but keep line ends."""
+    """Escape each character that could control a terminal as Python and JSON do, but keep line ends."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in text)
 
 
@@ -34,11 +34,11 @@ def _escape(character: str) -> str:
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
-_SPECIAL = frozenset('"$`\\!')  # Characters that a shell interprets inside double quotes.
+_SPECIAL = frozenset('"$`\\!')  # A shell interprets these characters inside double quotes.
 
 
 def shell_word(text: str) -> str:
-    """Quote a string as one word of a command; unprintable characters become escapes in `$'…'` (bash, zsh, ksh)."""
+    """Quote a string as one shell word. If it has unprintable characters, quote it as `$'…'` for bash, zsh and ksh."""
     if text.isprintable():
         readable = "'" in text and not _SPECIAL.intersection(text)
         return f'"{text}"' if readable else shlex.quote(text)
@@ -62,7 +62,7 @@ def is_formula(text: str) -> bool:
 
 
 def csv_cell(text: str) -> str:
-    """Return a CSV cell that is not a formula (https://owasp.org/www-community/attacks/CSV_Injection)."""
+    """Return a CSV cell that is not run as a formula (https://owasp.org/www-community/attacks/CSV_Injection)."""
     cell = "".join(f"'{part}" if is_formula(part) else part for part in _CELL_END.split(text))
     return f"'{cell}" if cell[:1] in ("\t", "\r", "\n") else cell
 
@@ -74,16 +74,16 @@ def text_of_cell(cell: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a printable text of at most `width` characters; "…" marks the cut."""
+    """Return a printable string of at most `width` characters. If it is cut, it ends with "…"."""
     text = printable(text[: width + 1])
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def thread_label(thread: int) -> str:
-    """Return the label of a host thread; the number is negative if the trace does not record the thread id."""
+    """Return the label of a host thread. The number is negative if the trace does not record the thread id."""
     return f"CPU thread {thread}" if thread >= 0 else f"other thread {-thread}"
 
 
 def stream_label(device: int, stream: int, *, several: bool) -> str:
-    """Return the label of a stream; the label includes the device if there are several devices."""
+    """Return the label of a stream. If there are several devices, the label includes the device."""
     return f"GPU {device} · stream {stream}" if several else f"stream {stream}"

@@ -14,13 +14,13 @@ from .link_report import LinkReport
 
 
 def damage_in(summary: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the sentences for `Trace.damage` from the root's `etplus` object."""
+    """Return the sentences about damage in the `etplus` object of a file. `Trace.damage` returns them."""
     listed = summary.get("damage")
     return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
 
 
 def groups_in(listed: Any) -> dict[str, list[int]]:
-    """Return the ranks of process groups by name, from PyTorch's list; invalid entries are left out."""
+    """Map the names of process groups in PyTorch's list to their ranks. Invalid entries are skipped."""
     groups = {}
     for group in listed if isinstance(listed, list) else ():
         ranks = group.get("ranks") if isinstance(group, dict) else None
@@ -30,14 +30,14 @@ def groups_in(listed: Any) -> dict[str, list[int]]:
 
 
 class EtplusSection(dict[str, Any]):
-    """The `etplus` object in the root of a file: how the trace was created."""
+    """The `etplus` object in the root of a file. It describes how the trace was created."""
 
     def __call__(self) -> NoReturn:  # many users first try to call `summary` as a function
         raise TypeError("summary is the section `etplus` of the file, not a function; print `analyze()`")
 
 
 class RootFacts:
-    """Facts about a `Trace` from `summary`, the root's `etplus` object; values of the wrong type are ignored."""
+    """Properties of a `Trace` that come from the root's `etplus` object. Values with a wrong type are ignored."""
 
     file: str
     summary: dict[str, Any]
@@ -61,17 +61,17 @@ class RootFacts:
 
     @property
     def coverage(self) -> Mapping[str, Any]:
-        """The link report as a dict, {} if nothing had to be linked."""
+        """The link report as a dict. It is empty if nothing had to be linked."""
         return self._object("link") if self.outputs_recorded else {}
 
     @property
     def times_recorded(self) -> bool:
-        """False if times are derived from dependencies instead of recorded; then waits are meaningless."""
+        """False if times are derived from dependencies instead of recorded. In that case, waits mean nothing."""
         return self.summary.get(TIMES) != PREDICTED
 
     @property
     def outputs_recorded(self) -> bool:
-        """True if outputs were recorded, so a node without outputs returns nothing. Kineto does not record outputs."""
+        """True if outputs were recorded. If not, empty outputs mean nothing. Kineto does not record outputs."""
         return self.summary.get("nodes_from") != "kineto"
 
     @property
@@ -81,35 +81,35 @@ class RootFacts:
 
     @property
     def unattached_counts(self) -> dict[str, int]:
-        """Number of GPU events in the Kineto trace that have no node, by reason."""
+        """Maps each reason to the number of GPU events in the Kineto trace that have no node for this reason."""
         listed = self.summary.get("unattached")
         given = listed.items() if isinstance(listed, dict) else ()
         return {reason: len(events) for reason, events in given if isinstance(events, list)}
 
     @property
     def rank(self) -> int | None:
-        """Rank according to Kineto's `distributedInfo`, None if not recorded."""
+        """Rank according to Kineto's `distributedInfo`, or None if it was not recorded."""
         return self._distributed("rank")
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks according to Kineto's `distributedInfo`, None if not recorded."""
+        """Number of ranks according to Kineto's `distributedInfo`, or None if it was not recorded."""
         return self._distributed("world_size")
 
     @property
     def process_groups(self) -> dict[str, list[int]]:
-        """Ranks per process group in Kineto's `distributedInfo`, by the group's name."""
+        """Maps the names of process groups in Kineto's `distributedInfo` to their ranks."""
         return groups_in(self.distributed_info.get("pg_config"))
 
     @property
     def distributed_info(self) -> dict[str, Any]:
-        """Kineto's information about the job, {} if not recorded."""
+        """Kineto's information about the job. It is empty if it was not recorded."""
         info = self._object("kineto").get("distributed_info")
         return info if isinstance(info, dict) else {}
 
     @property
     def base_time_ns(self) -> int:
-        """Offset from `ts` to wall-clock ns, 0 if unknown; `clock_offset_ns` adjusts it to the clock of the job."""
+        """Add this offset to `ts` to get wall-clock ns on the common clock of the job. It is 0 if unknown."""
         given = self._object("kineto")
         base, offset = given.get("base_time_ns"), given.get("clock_offset_ns")
         wall = base if type(base) is int and 0 <= base < MAX_NS else 0
@@ -117,7 +117,7 @@ class RootFacts:
 
     @property
     def clock_skew_ns(self) -> int:
-        """Clock difference measured by the linker (by how many ns waiting calls return too early), 0 if unknown."""
+        """Difference of host and device clocks, measured from waiting calls that return too early; 0 if unknown."""
         dependencies = self._object("link").get("dependencies")
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0

@@ -36,9 +36,9 @@ _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection(Record):
-    about: str  # what was selected, such as "steps 2-4"
-    span: Span  # the selected time, extended so that it includes the GPU events and their launches
-    steps: Steps  # iterations of the recording that belong to the part
+    about: str  # description of the selection, such as "steps 2-4"
+    span: Span  # selected time, extended to include all GPU events and launches
+    steps: Steps  # iterations of the recording that are in the selected part
     words: tuple[str, ...] = ()  # command-line options that select this part
 
 
@@ -52,7 +52,7 @@ class _Chosen:
 
 
 def parse_window(text: str) -> Span:
-    """Parse a time span relative to the trace's start, in ns, us, ms or s. The first unit may be omitted."""
+    """Parse two times relative to the start of the trace, such as "10-12.5ms". Units are ns, us, ms and s."""
     match = _WINDOW.fullmatch(text)
     if match is None:
         raise UsageError(f"window {text[:40]!r}: two times after the trace's start, such as 10-12.5ms or 900us-1.2ms")
@@ -64,13 +64,13 @@ def parse_window(text: str) -> Span:
 
 
 def window_text(start: str | int, end: str | int | None = None) -> str:
-    """Return a window as a string, from two times in ns or with a unit; a string with both times is unchanged."""
+    """Return a window as a string. An int is a time in ns. A string with both times is returned unchanged."""
     first, last = (f"{at}ns" if isinstance(at, int) else at for at in (start, "" if end is None else end))
     return f"{first}-{last}" if last else first
 
 
 def call_between(trace: Trace, name: str, number: int = 0) -> int:
-    """Return the `number`-th call whose name contains `name`: exact names first, annotations before operators."""
+    """Return a call that matches `name`, by number (from 0). Annotations take precedence, and then exact matches."""
     calls = trace.calls
     annotations = trace.nodes.scope[calls.source] == ANNOTATION_SCOPE
     exact = np.array([text == name for text in trace.names], np.bool_)[calls.name]
@@ -94,14 +94,14 @@ def part_of(
 ) -> Trace:
     """Return a part of a trace as a new trace. The result cannot be written as ET+.
 
-    Iterations and annotations contain their CPU calls and the GPU events that these launched. A window contains
+    Iterations and annotations contain their CPU calls and the GPU events launched by these calls. A window contains
     everything that overlaps it. A module contains its calls, its backward calls, and their GPU events. The calls that
-    launched the GPU events are always included. Nothing is cut: an operator that began earlier keeps its duration.
+    launched the GPU events are always included. No event is shortened, even if it starts before the selected time.
 
     Args:
-        steps: iterations by number (counted from 0), such as "3" or "0-19", or a phase, such as "decode".
-        window, between: see `parse_window` and `call_between`. At most one of the first three can be given.
-        module: a name such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of these; applied last.
+        steps: numbers of iterations (counted from 0), such as "3" or "0-19", or a phase such as "decode".
+        window, between: see `parse_window` and `call_between`. Pass only one of `steps`, `window` and `between`.
+        module: all or part of a name ("Linear_3") or a path ("Encoder_0.Linear_3"). It is applied last.
     """
     parts = {"--steps": steps, "--window": window, "--between": between}
     given = [option for option, value in parts.items() if value is not None]
@@ -140,11 +140,11 @@ def part_words(
         between[0],
         str(between[1]),
         *(words or ("--log-level=warning",)),
-    )  # --between takes several values, up to the next option
+    )  # another option must follow the values of --between
 
 
 def without_enclosing(trace: Trace) -> Trace:
-    """Return a selection without its enclosing calls, such as the step's annotation around a forward pass."""
+    """Remove calls that enclose the selection, such as the step's annotation around a selected forward pass."""
     if trace.selection is None:
         return trace
     calls, span = trace.calls, trace.selection.span
@@ -274,7 +274,7 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
 
 
 def ranks_of(text: str) -> list[int]:
-    """Parse a list of ranks such as "0-3,7"; the order is kept."""
+    """Parse a list of ranks such as "0-3,7". Ranks stay in the given order."""
     numbers: list[int] = []
     for part in text.split(","):
         found = _RANKS.fullmatch(part.strip())
@@ -286,12 +286,12 @@ def ranks_of(text: str) -> list[int]:
 
 
 def new_places(kept: Mask) -> IntColumn:
-    """Return the new position of each row, −1 for dropped rows. An extra last entry of −1 maps row −1 to itself."""
+    """Return the new position of each row, or −1 for dropped rows. The extra last entry maps row −1 to itself."""
     return inverse_positions(len(kept) + 1, np.flatnonzero(kept))
 
 
 def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
-    """Return a trace of the chosen and structural nodes and the `loose` unattached events; other references get −1."""
+    """Return a trace of the chosen nodes, the structural nodes, and the unattached events in the mask `loose`."""
     kept = chosen | trace.nodes.structural
     rows, place = np.flatnonzero(kept), new_places(kept)
     columns: dict[str, Any] = {name: getattr(trace.nodes, name)[rows] for name in NODE_COLUMNS}

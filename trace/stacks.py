@@ -1,4 +1,4 @@
-"""The stacks of Python frames in which nodes were called, and the source line of each stack."""
+"""Python stacks of nodes, and the source line of each stack."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .index import Positions, Row, as_positions
 from .printable import shortened
 
 Codes = npt.NDArray[np.int32]
-# Values of `Stacks.evidence`, the source of a node's stack. "compiled code": the source of a compiled kernel.
-# "Python frames": recorded frames that were open at the node's start or launch. "repetition" (inferred): the stack of
-# the same kernel in another iteration. "graph annotation": the stack was written when the kernel's graph was captured.
+# Each value describes where a stack comes from. "Python frames" were open at the start or launch of the node.
+# "compiled code" is the source of a compiled kernel. "graph annotation" was recorded during graph capture.
+# "repetition" is the stack of the same kernel in another iteration (inferred).
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
 _WIDTH = 70
 MODULE_FRAME = "nn.Module: "
 _LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
-# These files are not the user's own code: generated or compiled files, torch, and the standard library's folder.
+# These files are not the user's own code. They are generated, compiled, or part of torch or the standard library.
 _LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
@@ -37,19 +37,19 @@ _STANDARD = frozenset(sys.stdlib_module_names) | {"asyncore", "distutils", "imp"
 
 
 def place_text(file: str, line: str, function: str, exact: bool) -> str:
-    """Return a source line as a string: "train.py:17 (forward)" if `line` is where the call was made, else "forward
-    (train.py:17)". Before 2.14, PyTorch records the line of a frame's `def`; module-level code gets no line."""
+    """Return "train.py:17 (forward)" if `line` is the line of the call, and "forward (train.py:17)" if it is the line
+    of the `def`. Versions of PyTorch before 2.14 record the line of the `def`, and no line for module-level code."""
     if exact or not function:
         return f"{file}:{line}" + (f" ({function})" if function else "")
     return f"module level ({file})" if function == "<module>" else f"{function} ({file}:{line})"
 
 
 class SourceLine(NamedTuple):
-    file: str  # absolute path, or path relative to the folder of installed packages, as recorded
-    line: int  # counted from 1: the line of the call if recorded, otherwise the function's first line
+    file: str  # path as recorded: absolute, or relative to the folder of installed packages
+    line: int  # line number of the call if it was recorded, otherwise of the `def`
     function: str = ""  # name of the function, "" if unknown
-    exact: bool = False  # True if `line` is the line of the call, not of the function
-    own: bool = True  # True for the user's own code. A stack without own code has own=False.
+    exact: bool = False  # True if `line` is the line of the call, not of the `def`
+    own: bool = True  # True for the user's own code
 
     @property
     def file_line(self) -> str:
@@ -65,16 +65,18 @@ class SourceLine(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Stacks(Record):
-    """Stacks of frames, as a tree of entries (a frame with all its callers), and the nodes that were called in them. A
-    node may have several stacks: a fused kernel does the work of several lines. The first stack is the main one."""
+    """A tree of stack frames, and the stacks of nodes. Each tree entry is a frame with all its callers. A node may have
+    several stacks, because a fused kernel does the work of several lines. Its first stack is its main stack."""
 
-    names: list[str]  # names of frames: "train.py(12): step", "nn.Module: Linear_0", "<built-in method add …>"
-    above: IntColumn  # position of the caller's entry, per entry; callers come earlier; −1 for an outermost frame
-    name: Codes  # index in `names` of the frame, per entry
+    names: list[str]  # frame names such as "train.py(12): step", "nn.Module: Linear_0" or "<built-in method add …>"
+    above: IntColumn  # position of the entry's caller, −1 for outermost frames; callers precede callees
+    name: Codes  # index in `names` of the entry's frame
     line: Codes  # line in the caller's file that called each entry's frame, −1 if not recorded
-    row: Positions[int, Row]  # nodes, ascending; a node occurs once per stack
-    entry: IntColumn  # innermost entry per stack, in the order of `row`
-    evidence: npt.NDArray[np.int8]  # index into `EVIDENCE_OF_STACKS` per stack, in the order of `row`
+    row: Positions[
+        int, Row
+    ]  # rows of the nodes in ascending order, one per stack; nodes with several stacks are repeated
+    entry: IntColumn  # innermost entry of every stack, in the same order as `row`
+    evidence: npt.NDArray[np.int8]  # index into `EVIDENCE_OF_STACKS` for each stack, in the same order as `row`
 
     def __len__(self) -> int:
         return len(self.above)
@@ -85,17 +87,17 @@ class Stacks(Record):
         return Stacks([], none, codes, codes, as_positions(none), none, np.zeros(0, np.int8))
 
     def first_entry(self, rows: IntColumn) -> IntColumn:
-        """Return the innermost entry of each node's first stack, −1 for none."""
+        """Return the innermost entry of each node's first stack, or −1 for nodes without a stack."""
         entry: IntColumn = np.append(self.entry, -1)[positions(self.row, rows)]
         return entry
 
     def first_evidence(self, rows: IntColumn) -> IntColumn:
-        """Return the evidence of each node's first stack as an index into `EVIDENCE_OF_STACKS`, −1 for none."""
+        """Return an index into `EVIDENCE_OF_STACKS` for each node's first stack, or −1 for nodes without a stack."""
         evidence: IntColumn = np.append(self.evidence, -1)[positions(self.row, rows)]
         return evidence
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
-        """Return a mask of nodes whose first stack, from a compiler or an annotation, describes the work itself."""
+        """Return a mask of the nodes that have a first stack from a compiler or a graph annotation."""
         return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
 
     def entries(self, row: int) -> list[int]:
@@ -105,7 +107,7 @@ class Stacks(Record):
         return found
 
     def evidence_of(self, row: int) -> str:
-        """Return the evidence of a node's stacks, one of `EVIDENCE_OF_STACKS`; "" if it has no stack."""
+        """Return a value of `EVIDENCE_OF_STACKS` for a node's stacks, or "" if it has no stack."""
         code = int(self.first_evidence(np.array([row]))[0])
         return EVIDENCE_OF_STACKS[code] if code >= 0 else ""
 
@@ -113,19 +115,19 @@ class Stacks(Record):
         return [self.names[self.name[at]] for at in self._path(entry)]
 
     def lines(self, entry: int) -> list[SourceLine]:
-        """Return the lines of a stack, outermost first, without modules and built-in functions."""
+        """Return the source lines of a stack, outermost first. Modules and built-in functions are omitted."""
         path = self._path(entry)
         located = [self._located(at, inner) for at, inner in zip(path, [*path[1:], -1], strict=True)]
         return [line for line in located if line is not None]
 
     def source(self, entry: int, is_own: Callable[[str], bool] | None = None) -> SourceLine | None:
-        """Return a stack's innermost line in own code, else its innermost line with own=False; None if it has none."""
+        """Return the innermost line of a stack that is own code. If there is none, return the innermost line."""
         lines = self.lines(entry)[::-1]
         own = (line for line in lines if (is_own or is_own_file)(line.file))
         return next(own, lines[0]._replace(own=False) if lines else None)
 
     def modules(self, entry: int) -> tuple[str, ...]:
-        """Return the modules of a stack, outermost first: "nn.Module: Net_0"."""
+        """Return the modules of a stack, such as "nn.Module: Net_0", outermost first."""
         return tuple(name for name in self.frames(entry) if name.startswith(MODULE_FRAME))
 
     @property
@@ -158,7 +160,7 @@ class Stacks(Record):
         return exact
 
     def table_of(self, is_own: Callable[[str], bool]) -> SourceTable:
-        """Return the `source` of every entry; takes linear time."""
+        """Return the result of `source` for every entry in linear time."""
         places = [_place(name) for name in self.names]
         own = [place is not None and is_own(place.file) for place in places]
         lines: dict[SourceLine, int] = {}
@@ -184,8 +186,8 @@ class Stacks(Record):
     def with_stacks(
         self, of_rows: dict[int, Sequence[Sequence[str | tuple[str, int]]]], evidence: int = PYTHON_FRAMES
     ) -> Stacks:
-        """Return a copy that has stacks for more nodes; old stacks of these nodes are replaced. Frames are in order,
-        outermost first; each is a name, or a name and the line that called it (−1 if unknown)."""
+        """Return a copy with new stacks for the given nodes. Their old stacks are removed. Frames are listed outermost
+        first. Each frame is a name, or a tuple of a name and the line that called it (−1 if unknown)."""
         names = {name: code for code, name in enumerate(self.names)}
         keys = zip(self.above.tolist(), self.name.tolist(), self.line.tolist(), strict=True)
         entries = {key: entry for entry, key in enumerate(keys)}
@@ -213,7 +215,7 @@ class Stacks(Record):
 
 @dataclass(frozen=True, repr=False)
 class SourceTable(Record):
-    """Distinct source lines, and for each stack entry the index of its line (−1 if it has none)."""
+    """Distinct source lines, and the index in `lines` of each stack entry's line (−1 if it has none)."""
 
     lines: list[SourceLine]
     of_entry: IntColumn
@@ -222,8 +224,8 @@ class SourceTable(Record):
 def stacks_of_tree(
     names: list[str], parent: IntColumn, name: Codes, line: Codes, row: IntColumn, frame: IntColumn
 ) -> Stacks:
-    """Return the stacks of recorded frames, and merge equal stacks. `parent` is each frame's caller and precedes it.
-    `row` lists the nodes, ascending; `frame` is the innermost frame of each node."""
+    """Return the stacks of recorded frames. Identical stacks are merged. `parent` has the caller of each frame, and
+    callers precede callees. `row` has the nodes in ascending order, and `frame` has each node's innermost frame."""
     entry, known = np.zeros(len(parent), np.int64), 0
     columns: list[IntColumn] = [np.zeros((0, 3), np.int64)]
     for frames in levels(parent):
@@ -233,7 +235,7 @@ def stacks_of_tree(
         columns.append(distinct)
         known += len(distinct)
     above, code, called = np.concatenate(columns).T
-    order, _ = first_seen(code)  # names that are used, in order of first appearance
+    order, _ = first_seen(code)  # only the used names, in order of first appearance
     of_name = inverse_positions(len(names), order)
     used, evidence = [names[at] for at in order.tolist()], np.full(len(row), PYTHON_FRAMES, np.int8)
     tree = above.copy(), of_name[code].astype(np.int32), called.astype(np.int32)
@@ -253,7 +255,7 @@ def is_module(name: str) -> bool:
 
 
 def is_own_file(file: str) -> bool:
-    """Return True for own code: not compiled, built in, or part of the standard library, torch or Triton."""
+    """Return True unless a file is compiled, built in, or part of the standard library, torch or Triton."""
     if re.match(_LIBRARY, file):
         return False
     first = re.split(r"[/\\]", file, maxsplit=1)[0]
@@ -261,6 +263,6 @@ def is_own_file(file: str) -> bool:
 
 
 def own_by(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that tests if any pattern occurs in a path; "*" matches any text."""
+    """Return a function that tests if a path contains one of the patterns. "*" matches any string."""
     wanted = [re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL) for pattern in patterns]
     return is_own_file if not wanted else lambda file: any(one.search(file) for one in wanted)

@@ -1,8 +1,8 @@
-"""Parse annotations that describe steps: phase, requests and tokens of a serving engine, or the untraced step time.
+"""Parse annotations that describe the steps of serving engines, or the step time without the profiler.
 
-- vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older
-  versions omit the size and contain `Σq` or `Σq_Σq²` as sums.
-- SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`, with the modes of its `ForwardMode`.
+- vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`. `{sums}` is `sq…sk…sqsq…sqsk…`. Older
+  versions omit the size and write `Σq` or `Σq_Σq²` for the sums.
+- SGLang: `step[DECODE bs=32]` or `step[EXTEND bs=15 toks=15360]`. The first word is a value of its `ForwardMode`.
 - Graph captures in vLLM and SGLang: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
 - `etplus record`: `etplus.untraced steps=5 step_ns=812345 host_ns=640000`."""
 
@@ -24,7 +24,7 @@ _PLAIN_SUMS = re.compile(r"(\d{1,18})(?:_(\d{1,18}))?", re.ASCII)
 _STEP = re.compile(r"step\[([A-Z_]{1,40})((?: [a-z_]{1,40}=[^ \]]{1,40}){0,20})\]", re.ASCII)
 _MODE = r"([A-Z]+(?:_[A-Z]+)*)"
 _CAPTURE = re.compile(rf"capture_(\d{{1,18}})_{_MODE}|graph_capture: batch=(\d{{1,18}}) mode={_MODE}", re.ASCII)
-# Serving engines of unknown versions write such annotations: `execute_` followed by numbers, or `step` with a mode.
+# Unknown versions of serving engines may write `execute_` followed by numbers, or `step` with a mode.
 _LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]", re.ASCII)
 _BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
 _UNTRACED = re.compile(r"etplus\.untraced steps=(\d{1,18}) step_ns=(\d{1,18}) host_ns=(\d{1,18})", re.ASCII)
@@ -34,7 +34,7 @@ _MODES |= dict.fromkeys(("EXTEND", "PREFILL", "SPLIT_PREFILL"), PREFILL) | {"MIX
 
 
 class RequestSums(NamedTuple):
-    """Sums over the requests in one phase of a step, None if the annotation lacks them."""
+    """Sums over the requests in one phase of a step. A sum is None if the annotation does not contain it."""
 
     requests: int | None = None  # number of requests
     q: int | None = None  # number of new tokens
@@ -44,8 +44,8 @@ class RequestSums(NamedTuple):
 
     @property
     def pairs(self) -> int | None:
-        """Number of query-key pairs in causal attention: Σq·k − (Σq² − Σq) / 2. In a request with k keys, the i-th of q
-        new tokens (counted from 1) attends to k − q + i keys."""
+        """Number of query-key pairs in causal attention. It is Σq·k − (Σq² − Σq) / 2, because in a request with k keys,
+        the i-th of q new tokens (counted from 1) attends to k − q + i keys."""
         if self.q is None or self.qq is None or self.qk is None:
             return None
         return self.qk - (self.qq - self.q) // 2
@@ -55,19 +55,19 @@ NO_REQUESTS = RequestSums(0, 0, 0, 0, 0)
 
 
 class StepBatch(NamedTuple):
-    """The work of one step of a serving engine, from its annotation; None for unknown values."""
+    """The work in one step of a serving engine, according to the step's annotation. Unknown values are None."""
 
     phase: str  # phase of the step, one of `PHASES`
     prefill: RequestSums = RequestSums()  # sums over the requests in prefill
     decode: RequestSums = RequestSums()  # sums over the requests in decode
     requests: int | None = None  # number of requests in both phases
     tokens: int | None = None  # number of new tokens in both phases
-    # Number of tokens or sequences that the engine runs or captures. With padding, it exceeds `tokens`.
+    # Number of tokens or sequences that the engine runs or captures. It exceeds `tokens` if the batch is padded.
     size: int | None = None
-    mode: str = ""  # SGLang's forward mode or a capture's mode ("DECODE", "PIECEWISE"), "" if there is none
+    mode: str = ""  # forward mode in SGLang ("DECODE") or mode of a capture ("PIECEWISE"), "" if unknown
 
     def completed(self, inner: StepBatch) -> StepBatch:
-        """Return this batch; fill unknown values from a nested annotation of the same phase."""
+        """Return this batch with unknown values taken from a nested annotation that has the same phase."""
         if UNKNOWN_PHASE in (self.phase, inner.phase):
             return self if inner.phase == UNKNOWN_PHASE else inner
         if inner.phase != self.phase:
@@ -84,7 +84,7 @@ def _first(own: int | None, other: int | None) -> int | None:
 
 
 def parse_step(name: str) -> StepBatch | None:
-    """Parse a step's annotation. Unknown forms only get the phase "unknown"; other annotations return None."""
+    """Parse a step's annotation. An unknown format has the phase "unknown". Return None for other annotations."""
     if match := _EXECUTE.fullmatch(name):
         return _execute_step(match)
     if match := _STEP.fullmatch(name):
@@ -97,7 +97,7 @@ def parse_step(name: str) -> StepBatch | None:
 
 
 def parse_capture(name: str) -> StepBatch | None:
-    """Parse the annotation around a graph capture; return None for other annotations."""
+    """Parse the annotation around a graph capture. Return None for other annotations."""
     match = _CAPTURE.match(name)
     if match is None:
         return None
@@ -106,7 +106,7 @@ def parse_capture(name: str) -> StepBatch | None:
 
 
 def batch_size_in(name: str) -> int | None:
-    """Return the batch size in the name of a step's annotation, None for other names."""
+    """Return the batch size in the name of a step's annotation, or None for other names."""
     step, match = parse_step(name), _BATCH_SIZE.search(name)
     if step is not None and step.phase != CAPTURE and step.size is not None:
         return step.size
@@ -162,9 +162,9 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 class UntracedStep(NamedTuple):
-    """Step time measured by `etplus record` before recording."""
+    """The step time that `etplus record` measured before it started recording."""
 
-    steps: int  # number of timed steps; the device was idle before and after them
+    steps: int  # number of timed steps, with an idle device before and after
     step_ns: int  # mean duration of the steps
     # Median time between the ends of consecutive steps on the host.
     # A slow device increases this time only when the launch queue is full.
@@ -172,6 +172,6 @@ class UntracedStep(NamedTuple):
 
 
 def untraced_step(names: Iterable[str]) -> UntracedStep | None:
-    """Return the untraced step time from the annotation among the names, None if there is none."""
+    """Return the untraced step time if one of the names is its annotation. Otherwise, return None."""
     found = next(filter(None, map(_UNTRACED.fullmatch, names)), None)
     return None if found is None else UntracedStep(*map(int, found.groups()))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Step(Suggests):
     number: int  # number of the step, counted from 0, as in `etplus analyze --steps`
     name: str  # "ProfilerStep#3" for a profiler step, otherwise the number
-    start_ns: int  # start of the step on the trace's clock
-    end_ns: int  # end of the step on the trace's clock
+    start_ns: int  # start in ns on the trace's clock
+    end_ns: int  # end in ns on the trace's clock
     batch: StepBatch | None = None  # phase, requests and tokens of a serving engine's step; None for other steps
     inferred: bool = False  # True if the step is inferred from repeated kernels because no annotation marks it
     _whole: Any = field(default=None, compare=False)
@@ -50,13 +50,13 @@ class Step(Suggests):
 
     @property
     def phase(self) -> str | None:
-        """Phase of a serving step, such as "prefill" (`trace.step_annotations.PHASES`); None for other steps."""
+        """Phase of a serving engine's step, one of `trace.step_annotations.PHASES`. None for other programs."""
         return self.batch.phase if self.batch is not None else None
 
 
 @dataclass(frozen=True, eq=False)
 class Steps(Suggests, Sequence[Step]):
-    """The iterations of a trace: a sequence of `Step` objects, stored as columns.
+    """The iterations of a trace, as a sequence of `Step` objects that is stored in columns.
 
     Example:
         >>> [(step.name, step.duration_ns) for step in trace.steps][:2], trace.steps[-1].number
@@ -66,11 +66,11 @@ class Steps(Suggests, Sequence[Step]):
     # Position in `Trace.calls` of the call that marks each step, usually the step's annotation.
     # The mark of an inferred step is the outermost call that launches the step's first kernel.
     call: Positions[Any, CallIndex]
-    start: IntColumn  # start per step, in ns
-    end: IntColumn  # end per step, in ns
-    names: tuple[str, ...]  # name per step, as in `Step`
+    start: IntColumn  # start of every step in ns
+    end: IntColumn  # end of every step in ns
+    names: tuple[str, ...]  # same as `Step.name`, for each step
     thread: IntColumn  # thread that runs `call`
-    batches: tuple[StepBatch, ...] = ()  # work per step, as in `Step`; () if there is no serving engine
+    batches: tuple[StepBatch, ...] = ()  # same as `Step.batch`, for each step; () for other programs
     inferred: bool = False
     _whole: Any = None
 
@@ -95,7 +95,7 @@ class Steps(Suggests, Sequence[Step]):
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
-        """Return the step that encloses each time (ns) and began last, −1 for none; prefer steps on the same thread."""
+        """Return the latest step that encloses each time in ns, or −1. Steps on the same thread take precedence."""
         step_of_time = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
         if thread is None or len(own) < 2:
@@ -126,7 +126,7 @@ class Steps(Suggests, Sequence[Step]):
         return columns
 
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
-        """Return the steps with these numbers; `places` maps old positions of calls to new positions."""
+        """Return the steps with these numbers. `places` maps old positions of calls to new positions."""
         chosen = numbers.tolist()
         call, names = as_positions(np.asarray(places)[self.call[numbers]]), tuple(self.names[k] for k in chosen)
         batches = tuple(self.batches[k] for k in chosen) if self.batches else ()
@@ -135,7 +135,7 @@ class Steps(Suggests, Sequence[Step]):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Phase of every step of a serving engine; () for other traces."""
+        """Phase of each step of a serving engine. It is () for other programs."""
         return tuple(batch.phase for batch in self.batches)
 
     def of_phase(self, phase: str) -> tuple[Step, ...]:
@@ -146,7 +146,7 @@ class Steps(Suggests, Sequence[Step]):
 
 
 def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> IntColumn:
-    """Return the numbers of the steps that a string describes: "7", "0-19", or a phase such as "decode"."""
+    """Return the numbers of the steps that a string such as "7", "0-19" or "decode" selects."""
     if wanted in PHASES:
         numbers = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
         if not len(numbers):
@@ -164,7 +164,7 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
 
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return, for each time, the enclosing span that began last, −1 for none; spans are in order of start."""
+    """Return the latest span that encloses each time, or −1. The spans must be in order of start."""
     if np.any(np.diff(end) < 0):  # some spans lie inside others
         start, end, owner = _innermost(start, end)
     else:

@@ -1,4 +1,4 @@
-"""Error messages for missing attributes that suggest the attribute the user probably meant."""
+"""Error messages for missing attributes. They suggest the attribute that the user probably meant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ to_markdown to_numpy to_records to_string transpose unique value_counts values w
 
 
 def guesses_of(text: str) -> dict[str, str]:
-    """Parse entries `name name: replacement;` into replacements by name."""
+    """Parse entries of the form `name name: replacement;`. Return a dict that maps names to replacements."""
     entries = (entry.split(": ", 1) for entry in re.split(r";\s+(?=[\w ]+: )", text.strip()))
     return {name: replacement.strip() for names, replacement in entries for name in names.split()}
 
@@ -61,7 +61,7 @@ def no_key(thing: str, key: object, remedy: str) -> TypeError:
 
 
 def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[str, str]) -> AttributeError:
-    """Return the error for a missing attribute; it suggests a replacement from `guesses`, or similar `known` names."""
+    """Return an error for a missing attribute that suggests a replacement from `guesses` or similar `known` names."""
     from difflib import get_close_matches  # imported late because only errors need it
 
     if name in guesses:
@@ -75,7 +75,7 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
 
 
 class Suggests:
-    """Base of public objects: errors for missing attributes suggest similar names and the replacements in `guesses`."""
+    """Base class of public objects. If an attribute is missing, the error suggests similar names or `guesses`."""
 
     guesses: ClassVar[Mapping[str, str]] = {}
     _repr_html_ = as_html

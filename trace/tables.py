@@ -1,4 +1,4 @@
-"""The tables of a trace: calls, runtime calls and GPU events whose times are known, each in order of start."""
+"""The tables of a trace: calls, runtime calls and GPU events that have known times, in order of start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .tensors import Signature
 
 T = TypeVar("T", bound="_Table")
 
-# Values of `Calls.kind`. If stacks are recorded, MODULE is the Python call of a module's forward.
+# Values of `Calls.kind`. MODULE is a Python call of a module's forward. Only traces with stacks have such calls.
 OP, ANNOTATION, MODULE = 0, 1, 2
 
 
@@ -30,7 +30,7 @@ class _Table(Record, Suggests):
         return len(self.name)  # type: ignore[attr-defined]
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
-        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # search the mask only once, not once per column
+        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # search the mask once instead of for each column
         return replace(self, **{name: column[at] for name, column in self._columns().items()})
 
     def joined(self: T, other: T) -> T:
@@ -50,10 +50,10 @@ class Calls(_Table):
     name: ColumnOf[CallIndex, np.int32]  # index into `Trace.names`
     kind: ColumnOf[CallIndex, np.int8]  # OP, ANNOTATION or MODULE
     parent: Positions[CallIndex, CallIndex]  # position of the innermost enclosing call, −1 for none
-    thread: ColumnOf[CallIndex, np.int64]  # number that identifies the thread
+    thread: ColumnOf[CallIndex, np.int64]  # identifier of the thread, as in `Nodes.thread`
     ts: ColumnOf[CallIndex, np.int64]  # start of the call in ns
     end: ColumnOf[CallIndex, np.int64]  # end of the call in ns
-    signature: ColumnOf[CallIndex, np.int32]  # index into `Trace.signatures`, −1 if nothing is recorded
+    signature: ColumnOf[CallIndex, np.int32]  # index into `Trace.signatures`, −1 if no arguments are recorded
     source: Positions[CallIndex, Row]  # row of `Trace.nodes`
 
     @property
@@ -70,7 +70,7 @@ class Calls(_Table):
 class RuntimeCalls(_Table):
     guesses: ClassVar[dict[str, str]] = {"to_pandas": '`trace.sql("select * from runtime").to_pandas()`'}
 
-    name: ColumnOf[RuntimeIndex, np.int32]  # same columns as in `Calls`
+    name: ColumnOf[RuntimeIndex, np.int32]  # the same columns as in `Calls`
     thread: ColumnOf[RuntimeIndex, np.int64]
     ts: ColumnOf[RuntimeIndex, np.int64]
     end: ColumnOf[RuntimeIndex, np.int64]
@@ -91,20 +91,20 @@ class GpuEvents(_Table):
     category: ColumnOf[GpuIndex, np.int32]  # index into `Trace.categories`
     ts: ColumnOf[GpuIndex, np.int64]  # start of the event in ns
     dur: ColumnOf[GpuIndex, np.int64]  # duration in ns, not negative
-    device: ColumnOf[GpuIndex, np.int64]  # device number, −1 for none
-    stream: ColumnOf[GpuIndex, np.int64]  # stream number, −1 for none
+    device: ColumnOf[GpuIndex, np.int64]  # device number, −1 if unknown
+    stream: ColumnOf[GpuIndex, np.int64]  # stream number, −1 if unknown
     call: Positions[GpuIndex, CallIndex]  # position of the operator that launched the event, −1 if unknown
     runtime: Positions[GpuIndex, RuntimeIndex]  # position of the runtime call that launched the event, −1 if unknown
-    # Reason why the launching call is unknown, as an index into `UNATTACHED_REASONS`; 0 if the call is known.
+    # Index into `UNATTACHED_REASONS`, the reason why `call` is unknown. It is 0 if the call is known.
     reason: ColumnOf[GpuIndex, np.int8]
     bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset in bytes, −1 if not recorded
-    comm: dict[int, Comm]  # communications of kernels, keyed by the event's position
+    comm: dict[int, Comm]  # maps positions of GPU events to their communications
     source: Positions[GpuIndex, Row]  # row of `Trace.nodes`, −1 if the event has no node
-    # Position in `Tables.captured` of the call that launched the event during graph capture, −1 for none.
+    # Position in `Tables.captured` of the call that launched the event when its graph was captured, −1 if unknown.
     captured_by: ColumnOf[GpuIndex, np.int64]
     captured_link: ColumnOf[GpuIndex, np.int8]  # UNVERIFIED, CERTAIN or UNLINKED
-    graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 for none
-    # Node of the later repetition of an event launched before the trace, −1 for none; see `trace.counterparts`.
+    graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 outside of replays
+    # Row of an event's counterpart, or −1. Only events launched before the trace have one (`trace.counterparts`).
     counterpart: Positions[GpuIndex, Row]
     same_module: ColumnOf[GpuIndex, np.bool_]  # True if the event and its counterpart are in the same module
 
@@ -113,7 +113,7 @@ class GpuEvents(_Table):
         return as_column(self.ts + self.dur)
 
     def by_stream(self) -> Iterator[tuple[int, int, Positions[int, GpuIndex]]]:
-        """Yield (device, stream, positions of the stream's events in order of start), in ascending order."""
+        """Yield each device and stream in ascending order, with the positions of its events in order of start."""
         for (device, stream), events in grouped(self.device, self.stream):
             yield device, stream, as_positions(events[np.argsort(self.ts[events], kind="stable")])
 
@@ -129,8 +129,8 @@ class GpuEvents(_Table):
 def unknown_launch_reasons(
     ts: IntColumn, correlation: IntColumn, recorded_ts: IntColumn, recorded: IntColumn, cpu_calls: int
 ) -> npt.NDArray[np.int8]:
-    """Return indices into `UNATTACHED_REASONS`. An event was launched before the recording if its start or its
-    correlation precedes those of all recorded calls."""
+    """Return an index into `UNATTACHED_REASONS` for each event. An event was launched before the recording if it starts
+    before all recorded runtime calls or if its correlation id is lower than theirs."""
     if not cpu_calls and not len(recorded):
         return np.full(len(ts), NO_CPU_CALLS, np.int8)
     reason = np.full(len(ts), NO_LAUNCHER, np.int8)
@@ -143,7 +143,7 @@ def unknown_launch_reasons(
 
 @dataclass(frozen=True, repr=False)
 class Tables(Record):
-    signatures: list[Signature]  # distinct arguments of calls; `Calls.signature` is an index into this table
+    signatures: list[Signature]  # distinct signatures; `Calls.signature` is an index into this list
     calls: Calls
     runtime: RuntimeCalls
     gpu: GpuEvents
@@ -153,15 +153,15 @@ class Tables(Record):
 
 @dataclass(frozen=True, repr=False)
 class UnattachedEvents(Record):
-    """GPU events that no ET operator is known to have launched, in order of start."""
+    """GPU events, in order of start, for which the launching ET operator is unknown."""
 
     names: list[str]
     categories: list[str]
     ts: IntColumn  # start of the event in ns, −1 for an impossible time
-    dur: IntColumn  # duration in ns, not negative; 0 for an event without a time
-    device: IntColumn  # device number, −1 for none
-    stream: IntColumn  # stream number, −1 for none
-    correlation: IntColumn  # correlation id, −1 for none
+    dur: IntColumn  # duration in ns, 0 if the time is impossible
+    device: IntColumn  # device number, −1 if unknown
+    stream: IntColumn  # stream number, −1 if unknown
+    correlation: IntColumn  # correlation id, −1 if unknown
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
     args: list[bytes]  # Kineto's arguments as JSON
 
@@ -181,7 +181,7 @@ class UnattachedEvents(Record):
         return UnattachedEvents([], [], none, none, none, none, none, none.astype(np.int8), [])
 
 
-# Maps c10::DeviceType (c10/core/DeviceType.h) to names of devices with allocators that report to the profiler.
+# Maps values of c10::DeviceType (c10/core/DeviceType.h) to names. Only devices that record allocations are listed.
 _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
 
 
@@ -194,7 +194,7 @@ class MemoryEvents(Record):
     reserved: IntColumn  # bytes that the allocator has reserved after this event, −1 if not recorded
     device_type: IntColumn  # type of the device, a value of c10::DeviceType
     device: IntColumn  # device number, −1 for the CPU
-    row: Positions[Any, Row]  # node of the innermost enclosing linked operator, −1 for none
+    row: Positions[Any, Row]  # node of the innermost linked operator around the event, −1 if there is none
     kineto_event: IntColumn  # index in the Kineto trace's `traceEvents`
 
     def __len__(self) -> int:

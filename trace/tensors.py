@@ -1,4 +1,4 @@
-"""Inputs and outputs of operators as recorded in ET nodes: shapes, dtypes and numbers."""
+"""Inputs and outputs of operators, with their shapes, dtypes and numeric values, as ET nodes record them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .columns import IntColumn, joined_ranges
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
-# The work in these operators depends on shapes and on numeric arguments (strides, dimensions, flags).
+# The work of these operators depends on numeric arguments (strides, dimensions, flags) in addition to shapes.
 _WITH_NUMBERS = re.compile(
     r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
     r"|flash_attn|flash_attn_\d)::)?_?(?:"
@@ -29,7 +29,7 @@ _WITH_NUMBERS = re.compile(
 
 
 def numbers_matter(name: str) -> bool:
-    """Return True if signatures of an operator keep numeric arguments in addition to shapes and dtypes."""
+    """Return True if the signature of an operator must contain numeric arguments in addition to shapes and dtypes."""
     return _WITH_NUMBERS.fullmatch(name) is not None
 
 
@@ -37,12 +37,12 @@ _OF_EXPERTS = re.compile(r"vllm::\w*moe_forward\w*")
 
 
 def inside_matters(name: str) -> bool:
-    """Return True if an operator's work depends on arguments of nested calls, as in vLLM's expert layers."""
+    """Return True if the work of an operator depends on the arguments of nested calls (vLLM's expert layers)."""
     return _OF_EXPERTS.fullmatch(name) is not None
 
 
 class Tensor(NamedTuple):
-    """Shape and dtype of a tensor, in torch's spelling ("bfloat16"); the dtype is "" if Kineto did not record it."""
+    """Shape and dtype of a tensor. The dtype has torch's spelling ("bfloat16") or is "" if it was not recorded."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -63,8 +63,8 @@ def total_bytes(tensors: Iterable[Tensor]) -> int | None:
 
 
 class Argument(NamedTuple):
-    tensors: tuple[Tensor, ...] = ()  # the argument's tensor or list of tensors; () if it has none
-    value: Any = None  # value of an argument that has no tensors, if recorded
+    tensors: tuple[Tensor, ...] = ()  # the tensor or list of tensors in the argument, () for other arguments
+    value: Any = None  # recorded value of an argument without tensors
     expanded: tuple[int, ...] = ()  # dimensions with stride 0, along which all elements share memory
 
     def __repr__(self) -> str:
@@ -73,26 +73,26 @@ class Argument(NamedTuple):
 
     @property
     def nbytes(self) -> int | None:
-        """Memory size of the argument's tensors in bytes; None if a dtype is unknown."""
+        """Bytes that the tensors in the argument occupy, or None if a dtype is unknown."""
         size = total_bytes(self.tensors)
         return size if not size else size // math.prod(self.tensors[0].shape[dim] for dim in self.expanded)
 
 
 def read_bytes(arguments: Iterable[Argument]) -> int | None:
-    """Return the memory size of all tensors in the arguments, in bytes; None if a dtype is unknown."""
+    """Return how many bytes the tensors in the arguments occupy, or None if a dtype is unknown."""
     sizes = [argument.nbytes for argument in arguments]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 @dataclass(frozen=True, repr=False)
 class Signature(Record):
-    inputs: tuple[Argument, ...]  # arguments in the order of the operator's schema
-    # Returned tensors; None if not recorded (Kineto, or an ET node without outputs).
+    inputs: tuple[Argument, ...]  # arguments in the same order as in the operator's schema
+    # Returned tensors. None if they were not recorded (by Kineto, or in an ET node without outputs).
     outputs: tuple[Tensor, ...] | None = None
 
     @cached_property
     def known(self) -> dict[tuple[str, str], Any]:
-        """Cached results of functions decorated with `once`, by function and operator."""
+        """Maps (function, operator) to the cached result of a function that is decorated with `once`."""
         return {}
 
     @cached_property
@@ -100,7 +100,7 @@ class Signature(Record):
         return tuple(tensor for argument in self.inputs for tensor in argument.tensors)
 
     def shape(self, position: int) -> tuple[int, ...] | None:
-        """Return the shape of the input tensor at a position, None if there is no tensor."""
+        """Return the shape of the input at a position, or None if the input is not a tensor."""
         tensors = self.inputs[position].tensors if position < len(self.inputs) else ()
         return tensors[0].shape if len(tensors) == 1 else None
 
@@ -111,13 +111,13 @@ class Signature(Record):
 
     @cached_property
     def dtype(self) -> str:
-        """Dtype of the first floating-point tensor, else of the first tensor; "" if unknown."""
+        """Dtype of the first floating-point tensor. If there is none, dtype of the first tensor. "" if unknown."""
         dtypes = [tensor.dtype for tensor in self.tensors if tensor.dtype]
         return next((d for d in dtypes if "float" in d), dtypes[0] if dtypes else "")
 
 
 def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]:
-    """Cache the results of a function that takes an operator's name and a signature; the signature stores them."""
+    """Cache, in the signature, the results of a function that takes an operator's name and a signature."""
 
     @wraps(find)
     def found(name: str, signature: Signature) -> _T:
@@ -130,20 +130,20 @@ def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]
     return found
 
 
-MAX_STORAGE = 2**31  # Storage ids are smaller than this, because they count objects.
+MAX_STORAGE = 2**31  # Storage ids count objects, so they are smaller than this.
 
 
 class TensorUses(NamedTuple):
-    """Uses of tensors by calls: one entry per tensor that is passed or returned."""
+    """Uses of tensors by calls. Each passed or returned tensor has an entry in every column."""
 
-    node: IntColumn  # position of the node among the given nodes
-    output: npt.NDArray[np.bool_]  # True for returned tensors, False for passed tensors
-    argument: IntColumn  # position among the node's inputs or outputs
+    node: IntColumn  # position of the node in the list of nodes
+    output: npt.NDArray[np.bool_]  # True for outputs, False for inputs
+    argument: IntColumn  # position in the node's inputs or outputs
     storage: IntColumn  # storage id, from 1 to MAX_STORAGE − 1
-    begin: IntColumn  # first byte in the storage, if the tensor is treated as contiguous
-    end: IntColumn  # end of the tensor in the storage (one past its last byte); greater than `begin`
-    device_code: npt.NDArray[np.int32]  # index of the device in `devices`
-    devices: Sequence[str]  # device names as `str(torch.device)` spells them
+    begin: IntColumn  # offset of the first byte in the storage
+    end: IntColumn  # offset after the last byte in the storage; tensors are treated as contiguous
+    device_code: npt.NDArray[np.int32]  # index in `devices` of the tensor's device
+    devices: Sequence[str]  # device names in the spelling of `str(torch.device)`
 
     @staticmethod
     def none() -> TensorUses:
@@ -154,7 +154,7 @@ class TensorUses(NamedTuple):
         return self.devices[int(self.device_code[tensor])]
 
     def of(self, which: IntColumn) -> TensorUses:
-        """Return the tensor uses of the nodes at positions `which`, renumbered from 0 to len(which) − 1."""
+        """Return the tensor uses of the nodes at the positions `which`. These nodes are renumbered from 0."""
         uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
         first, size = (np.cumsum(uses) - uses)[which], uses[which]
         at = joined_ranges(first, size)
@@ -163,7 +163,7 @@ class TensorUses(NamedTuple):
 
 
 class SignatureTable:
-    """Interned signatures by code. Subclasses decode the signatures of a format; this base class decodes nothing."""
+    """A table of distinct signatures. Subclasses decode the signatures of a format. This base class decodes nothing."""
 
     values: list[Signature]
 
@@ -178,7 +178,7 @@ class SignatureTable:
         *,
         outputs_recorded: bool = True,
     ) -> npt.NDArray[np.int32]:
-        """Return the signature code of each node, −1 if nothing is recorded. `which` has each node's index into `texts`
-        (`RecordStore.tensor_texts`; default: one text per node). `wants_values` is True for nodes that keep numbers,
-        and `outputs_recorded` is False for nodes created from Kineto events."""
+        """Return the index in `values` of each node's signature, or −1 if nothing is recorded. `which` has each node's
+        index into `texts` (by default, each node has its own text). `wants_values` is True for nodes with signatures
+        that contain numbers. `outputs_recorded` is False for nodes that come from Kineto events."""
         return np.full(len(texts if which is None else which), -1, np.int32)

@@ -1,4 +1,4 @@
-"""Format tables for the terminal: fit them to its width, shorten names, and remove control characters."""
+"""Format tables for a terminal. Fit them to its width, shorten names, and remove control characters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDY, _SHORT = "autograd::engine::evaluate_function: ", "autograd: "
 
 
 def terminal_width() -> int:
-    """Return the width of the terminal (or the variable COLUMNS) in columns, at least 40; 80 without a terminal."""
+    """Return the width of the terminal (or COLUMNS), but at least 40. Return 80 if there is no terminal."""
     return max(shutil.get_terminal_size((_USUAL, 24)).columns, _NARROWEST)
 
 
@@ -28,12 +28,12 @@ def render(
     above: Sequence[str] | None = None,
     below: Sequence[Sequence[str]] | None = None,
 ) -> str:
-    """Format a table. Names in the first column get the remaining width; other columns are right-aligned. If the
-    columns are too wide, each row and the header take several lines. `above` has one line per row, shown above the row;
-    `below` has several lines per row."""
+    """Format a table. The first column contains names and fills the remaining width. Other columns are right-aligned.
+    If the columns are too wide, each row takes several lines, and so does the header. `above` contains a line to show
+    above each row, and `below` contains the lines to show below each row."""
     texts = [[shorten(_text(name), width), *map(_text, cells)] for name, *cells in rows]
     names, *widths = (max(map(len, column)) for column in zip(heads, *texts, strict=True))
-    least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # a narrow table uses several lines per row
+    least = _LEAST_NAME if width >= _USUAL else 2 * _LEAST_NAME  # in a narrow table, a row takes several lines
     slots = _slots(widths, width - min(names, least))
     names = min(names, max(width - sum(slots) - 2 * len(slots), _LEAST_NAME))
     lines = textwrap.wrap(title, width)
@@ -60,7 +60,7 @@ def _slots(widths: Sequence[int], room: int) -> list[int]:
 
 
 def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
-    """Wrap lines longer than `width`; continuation lines get the indent."""
+    """Wrap lines that are longer than `width`. Continuation lines are indented."""
     return [
         part
         for line in lines
@@ -69,7 +69,7 @@ def rewrap(lines: Iterable[str], width: int, indent: str) -> list[str]:
 
 
 def shorten(name: str, room: int) -> str:
-    """Shorten a name to at most `room` printable characters; "…" replaces the middle."""
+    """Shorten a name to at most `room` printable characters by replacing its middle with "…"."""
     name = printable(name.removeprefix("void ").replace(_WORDY, _SHORT), "?")
     if len(name) <= room:
         return name
@@ -78,7 +78,7 @@ def shorten(name: str, room: int) -> str:
 
 
 def number(value: float | None, digits: int = 1, unit: float = 1) -> str | None:
-    """Format a number in a unit (1e6 for ns to ms) with a fixed number of decimals; None stays None."""
+    """Divide a number by a unit (1e6 converts ns to ms) and format it with `digits` decimals. Return None for None."""
     return None if value is None else f"{value / unit:,.{digits}f}"
 
 
@@ -97,7 +97,7 @@ def in_short(ns: float) -> str:
 
 
 def change_text(before_ns: float, after_ns: float) -> str:
-    """Format both times of a change in the same unit, and the difference: "138.0 -> 84.6 ms (-38.7%)"."""
+    """Format the times before and after a change in the same unit, such as "138.0 -> 84.6 ms (-38.7%)"."""
     largest = max(before_ns, after_ns)
     unit, scale = next(((unit, ns) for unit, ns in (("s", 1e9), ("ms", 1e6)) if largest >= ns), ("µs", 1e3))
     change = f" ({after_ns / before_ns - 1:+.1%})" if before_ns else ""
@@ -105,7 +105,7 @@ def change_text(before_ns: float, after_ns: float) -> str:
 
 
 def first_clause(text: str, room: int) -> str:
-    """Cut a sentence after the last clause that fits, never inside parentheses."""
+    """Cut a sentence after the last clause that fits, but never inside parentheses."""
     text = printable(text, " ")
     depth, end = 0, 0
     for at, letter in enumerate(text[: room + 1]):
@@ -116,7 +116,7 @@ def first_clause(text: str, room: int) -> str:
 
 
 def fitting(line: str, files: str, width: int, stand_in: str = "FILE") -> str:
-    """Return a line that contains a command for files; `stand_in` replaces file names that do not fit."""
+    """Insert file names into a line with a command. If they do not fit, insert `stand_in` instead."""
     text = printable(line.format(files))
     return text if len(text) <= width else line.format(stand_in)
 

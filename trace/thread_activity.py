@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .columns import IntColumn, distinct, run_starts
 
-# Each pause is compared with at most this many other threads: the threads that finished work last.
+# Each pause is compared only with the threads that finished work last, at most this many.
 # Without this limit, n pauses on n threads would take n² steps.
 MOST_RECENT = 16
 
@@ -18,11 +18,11 @@ MOST_RECENT = 16
 def recently_finished(
     end: IntColumn, thread: IntColumn, *, since: IntColumn, until: IntColumn, of: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Return (pause, work) pairs: the last work that other threads finished in each pause, up to `MOST_RECENT` threads.
-    `of` lists the thread of each pause, and the pause lasts from `since` to `until` (ns)."""
+    """Return pairs (pause, work). For each pause, find the last work that each of up to `MOST_RECENT` other threads
+    finished during the pause. A pause of the thread `of` lasts from `since` to `until` (ns)."""
     count = len(end)
     time = np.concatenate([end, until])
-    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # keyed by thread, most recent finisher at the end
+    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread, in order of finishing
     ends, threads, starts, own = end.tolist(), thread.tolist(), since.tolist(), of.tolist()
     pauses: list[int] = []
     work: list[int] = []
@@ -46,10 +46,10 @@ def recently_finished(
 
 @dataclass(frozen=True)
 class BusyTime:
-    """Busy time of threads up to a given time; overlapping work on a thread is counted once."""
+    """Computes how long threads were busy before a time. Overlapping work on a thread is counted once."""
 
-    thread: IntColumn  # thread per piece of work, sorted by thread and start
-    start: IntColumn  # start per piece of work, in ns
+    thread: IntColumn  # thread of every piece of work, sorted by thread and start
+    start: IntColumn  # start of every piece of work in ns
     end: IntColumn  # running maximum of the end times on the thread
     total: IntColumn  # busy time (ns) before each piece of work, followed by the total
 
@@ -61,7 +61,7 @@ class BusyTime:
         return BusyTime(thread, start, end, np.concatenate(([0], np.cumsum(np.maximum(end - since, 0)))))
 
     def before(self, time: IntColumn, thread: IntColumn) -> IntColumn:
-        """Return each thread's busy time before a given time (ns), up to a constant for each thread."""
+        """Return busy times in ns before the given times. Only differences for the same thread are meaningful."""
         times = distinct(np.concatenate([self.start, time]))
         mine, asked = (np.searchsorted(times, of) for of in (self.start, time))
         begun = np.searchsorted(self.thread * len(times) + mine, thread * len(times) + asked)
@@ -71,7 +71,7 @@ class BusyTime:
 
 
 def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return the running maximum; it restarts at each entry of `first` that is True."""
+    """Return the running maximum of the values. It restarts at every entry where `first` is True."""
     if not len(values):
         return values
     group: IntColumn = np.cumsum(first)

@@ -1,11 +1,11 @@
 """The data model of a recorded rank.
 
-`nodes` and `edges` have one row per node and runtime call of the file, in file order. The tables are derived from nodes
-that have a time, in order of start: `calls` (operators, annotations, modules), `runtime` (launches and other driver
-calls), `gpu` (kernels, memcpys, memsets). For example, `aten::mm` calls `cudaLaunchKernel` to launch `gemm`: then
-`runtime.call[0]` and `gpu.call[0]` are the position of `aten::mm` in `calls`, and `gpu.runtime[0]` is 0.
+`nodes` contains the nodes and runtime calls of the file in file order, and `edges` connects them. Three tables contain
+the nodes that have a time, in order of start: `calls` (operators, annotations, modules), `runtime` (launches and other
+driver calls) and `gpu` (kernels, memcpys, memsets). For example, if `aten::mm` calls `cudaLaunchKernel` to launch
+`gemm`, `runtime.call[0]` and `gpu.call[0]` are the position of `aten::mm` in `calls`, and `gpu.runtime[0]` is 0.
 
-A trace is immutable: `with_` and `with_tables` return a new trace without values computed from the old tables."""
+A trace is immutable. `with_` and `with_tables` return a new trace that does not reuse any cached values."""
 
 from __future__ import annotations
 
@@ -52,39 +52,39 @@ _Derived = TypeVar("_Derived")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace(RootFacts, Library):
-    """The recording of one rank, linked to its ET if there is an ET. `TraceBuilder` builds traces."""
+    """The recording of one rank, linked to the rank's ET if there is one. `TraceBuilder` builds traces."""
 
     file: str  # file name to show in messages
-    header: Mapping[str, msgspec.Raw]  # undecoded values of the root, except `nodes`, `runtime`, `edges` and `etplus`
+    header: Mapping[str, msgspec.Raw]  # undecoded root values, except `nodes`, `runtime`, `edges` and `etplus`
     summary: dict[str, Any]  # the root's `etplus` object; {} if a different linker wrote the file
-    flat: bool  # True if nodes have the layout of schema 1.0.1: flat fields instead of `ctrl_deps` and `attrs`
-    texts: RecordStore  # undecoded records of the rows of `nodes`
+    flat: bool  # True for nodes of schema 1.0.1 without `ctrl_deps` and `attrs`
+    texts: RecordStore  # the JSON of the rows in `nodes`
     nodes: Nodes  # all nodes of the file, followed by its runtime calls
-    names: list[str]  # all names; each table's column `name` is an index into them
-    categories: list[str]  # all categories; each table's column `category` is an index into them
-    sync_dep: dict[int, list[int]]  # ids that each call waits for, keyed by row of `nodes`
-    comm: dict[int, Comm]  # communication, keyed by row of `nodes`
+    names: list[str]  # all names; the column `name` of every table contains indices into this list
+    categories: list[str]  # all categories; the column `category` contains indices into this list
+    sync_dep: dict[int, list[int]]  # maps rows of `nodes` to the ids that they wait for
+    comm: dict[int, Comm]  # maps rows of `nodes` to their communications
     edges: IntColumn  # source row, target row and index into EDGE_KINDS; shape (m, 3)
-    unattached: UnattachedEvents  # GPU events in the ET's window that have no node; empty in files from other linkers
+    unattached: UnattachedEvents  # GPU events without a node in the ET's window; empty for other linkers
     memory: MemoryEvents
     stacks: Stacks
     generated: GeneratedKernels  # kernels of compiled code and the calls that launched them
-    notes: tuple[str, ...]  # sentences about data that is inferred or missing
-    captured: CapturedGraphs | None  # replayed graphs, linked to operators; None if no capture was read
+    notes: tuple[str, ...]  # sentences about inferred or missing data
+    captured: CapturedGraphs | None  # replayed graphs that are linked to operators; None if no capture was read
     counterparts: Counterparts  # later repetitions of GPU events that were launched before the trace
-    own_code: tuple[str, ...]  # patterns for paths of the user's own files; () uses the default (`trace.stacks.own_by`)
+    own_code: tuple[str, ...]  # patterns for paths of the user's own files (`trace.stacks.own_by`)
     selection: Selection | None  # the part that was selected; None for a whole recording
     given_tables: Tables | None  # tables of a selected part or modified trace; None if they come from `nodes`
 
     def with_(self, **changes: Any) -> Trace:
-        """Return a copy with changed attributes or columns of `nodes`; its tables are derived again."""
+        """Return a copy with changed attributes or columns of `nodes`. The tables of the copy are derived again."""
         columns = {name: changes.pop(name) for name in list(changes) if name in NODE_COLUMNS}
         if columns:
             changes["nodes"] = replace(self.nodes, **columns)
         return replace(self, given_tables=None, **changes)
 
     def with_tables(self, tables: Tables) -> Trace:
-        """Return a copy with the given tables, as if they had been recorded; `nodes` is unchanged."""
+        """Return a copy that uses the given tables instead of tables derived from `nodes`."""
         return replace(self, given_tables=tables)
 
     def with_clock_offset(self, offset_ns: int) -> Trace:
@@ -95,7 +95,7 @@ class Trace(RootFacts, Library):
         return self.with_(summary={**self.summary, "kineto": {**kineto, "clock_offset_ns": offset_ns}})
 
     def once(self, derive: Callable[[Trace], _Derived]) -> _Derived:
-        """Return `derive(self)`, computed on the first call and cached."""
+        """Return the cached result of `derive(self)`. It is computed on the first call."""
         derived: dict[Callable[[Trace], _Derived], _Derived] = vars(self).setdefault("_derived", {})
         if derive not in derived:
             derived[derive] = derive(self)
@@ -108,7 +108,7 @@ class Trace(RootFacts, Library):
         return self.name_at(self.nodes.name[row])
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Yield the JSON objects of the nodes in these rows (in any order); their values are not decoded."""
+        """Yield the JSON objects of these rows. Their values are not decoded."""
         return self.texts.records(rows)
 
     def edges_of(self, *kinds: str) -> IntColumn:
@@ -117,7 +117,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def communicates(self) -> ColumnOf[Row, np.bool_]:
-        """Mask of communication kernels, recognized by name or by the communication recorded in the file."""
+        """Mask of the communication kernels. The name or a recorded communication identifies them."""
         communicating = matching(self.nodes.name, self.names, is_comm_kernel)
         communicating[list(self.comm)] = True
         return as_column(communicating & (self.nodes.kind == GPU))
@@ -143,13 +143,13 @@ class Trace(RootFacts, Library):
         return self.tables.signatures
 
     def signature_of(self, call: CallIndex) -> Signature | None:
-        """Return the arguments of a call, None if not recorded."""
+        """Return the arguments of a call, or None if they were not recorded."""
         code = int(self.calls.signature[call])
         return self.signatures[code] if code >= 0 else None
 
     @cached_property
     def span(self) -> Span:
-        """Span from the first start to the last end of all calls and GPU events, in ns; (0, 0) for an empty trace."""
+        """Time from the first start to the last end of calls and GPU events, in ns. (0, 0) for an empty trace."""
         if self.selection is not None:
             return self.selection.span
         tables = (self.calls, self.runtime, self.gpu)
@@ -159,7 +159,7 @@ class Trace(RootFacts, Library):
 
     @property
     def digest(self) -> bytes:
-        """Hash of the start and end times of all calls and GPU events; identifies the recording."""
+        """Hash of the start and end times of all calls and GPU events. It identifies the recording."""
         from hashlib import blake2b  # imported late because it loads OpenSSL
 
         state = blake2b(str(self.base_time_ns).encode(), digest_size=16)
@@ -169,7 +169,7 @@ class Trace(RootFacts, Library):
 
     @property
     def ops(self) -> Ops:
-        """Operators in order of start, as objects that are created on demand.
+        """Operators in order of start. The objects are created when they are accessed.
 
         Example:
             >>> [op.name for op in trace.ops[:2]]
@@ -210,7 +210,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def self_ns(self) -> ColumnOf[CallIndex, np.int64]:
-        """Self time of calls: their duration minus that of direct callees on the same thread, in ns."""
+        """Self time of each call in ns: its duration minus the durations of direct callees on the same thread."""
         calls = self.calls
         own = calls.end - calls.ts
         inner = np.flatnonzero((calls.parent >= 0) & (calls.thread[calls.parent] == calls.thread))
@@ -219,7 +219,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def device_ns(self) -> ColumnOf[CallIndex, np.int64]:
-        """Total duration of the GPU events launched by a call and the calls below it, in ns."""
+        """For each call, the total duration in ns of the GPU events launched by it and by the calls below it."""
         launched = self.gpu.call >= 0
         direct = np.zeros(len(self.calls), np.int64)
         np.add.at(direct, self.gpu.call[launched], self.gpu.dur[launched])
@@ -227,19 +227,19 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def step_of_call(self) -> ColumnOf[CallIndex, np.int64]:
-        """Step in which a call begins, −1 for none."""
+        """Number of the step in which each call begins, or −1 outside of steps."""
         return as_column(self.steps.of(self.calls.ts, self.calls.thread))
 
     @cached_property
     def generated_of_call(self) -> ColumnOf[CallIndex, np.int64]:
-        """Position in `generated.kernels` of the kernel that a call is part of, −1 for none."""
+        """Position in `generated.kernels` of the kernel that each call belongs to, or −1 outside of compiled code."""
         own, calls = self.generated.at(self.calls.source), self.calls
         at = nearest(np.arange(len(calls)), calls.parent, own >= 0)
         return as_column(np.where(at >= 0, own[at], -1) if len(calls) else own)
 
     @cached_property
     def launched_ns(self) -> ColumnOf[GpuIndex, np.int64]:
-        """Launch time of GPU events in ns; the event's own start if the launch is unknown."""
+        """Launch time of each GPU event in ns. If the launch is unknown, it is the start of the event."""
         gpu = self.gpu
         launched_at = gpu.ts.copy()
         called, launched = gpu.call >= 0, gpu.runtime >= 0
@@ -249,12 +249,12 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """Mask of the GPU events whose launch is known; for other events, `launched_ns` is their own start."""
+        """Mask of the GPU events with a known launch. For all other events, `launched_ns` is the event's start."""
         return as_column((self.gpu.call >= 0) | (self.gpu.runtime >= 0))
 
     @cached_property
     def step_of_event(self) -> ColumnOf[GpuIndex, np.int64]:
-        """Step in which a GPU event was launched (for graphs, the step of the replay), −1 for none."""
+        """Number of the step in which each GPU event was launched (or its graph replayed), or −1 outside of steps."""
         gpu = self.gpu
         thread = np.append(self.calls.thread, -1)[gpu.call]
         launched = gpu.runtime >= 0
@@ -263,14 +263,14 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def is_comm(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """Mask of the GPU events that are communication kernels, by the same rule as `communicates`."""
+        """Mask of the GPU events that are communication kernels, according to the same rule as `communicates`."""
         communicating = matching(self.gpu.name, self.names, is_comm_kernel)
         communicating[list(self.gpu.comm)] = True
         return as_column(communicating)
 
     @property
     def is_kernel(self) -> ColumnOf[GpuIndex, np.bool_]:
-        """Mask of the GPU events that are kernels, including communication, but not memcpys, memsets or MTIA waits."""
+        """Mask of the GPU events that are kernels (including communication), not memcpys, memsets or MTIA waits."""
         kernels = matching(self.gpu.category, self.categories, KERNEL_CATEGORIES.__contains__)
         return as_column(kernels & ~self._gpu_events_that(is_device_copy) & ~self._gpu_events_that(is_device_wait))
 
@@ -290,7 +290,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def counterpart(self) -> Positions[GpuIndex, GpuIndex]:
-        """The later event that repeats a GPU event launched before the trace; −1 for none."""
+        """For each GPU event launched before the trace, the later event that repeats it; −1 for other events."""
         found = positions(self.gpu.source, self.gpu.counterpart)
         return as_positions(np.where(self.gpu.counterpart >= 0, found, -1))
 
@@ -301,7 +301,7 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def origin(self) -> Origin:
-        """Phase, forward operator, module and source line of calls and GPU events."""
+        """The phase, forward operator, module and source line of each call and GPU event."""
         from .origin import origin_of  # imported late because linking does not need it
 
         return origin_of(self)
@@ -312,11 +312,11 @@ class Trace(RootFacts, Library):
 
     @cached_property
     def properties(self) -> Mapping[int, Mapping[str, Any]]:
-        """Kineto's `deviceProperties` by device number, for devices that ran something."""
+        """Maps the number of each device that ran GPU events to its entry in Kineto's `deviceProperties`."""
         return device_properties(self._object("kineto").get("device_properties"), self.gpu.device)
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the ET+ file atomically with `jobs` processes, gzipped for ".gz"; equal traces give equal bytes."""
+        """Write the ET+ file atomically with `jobs` processes, gzipped for ".gz". Equal traces give identical files."""
         self.texts.write(path, jobs=jobs)
 
     def chunks(self) -> Iterator[bytes]:

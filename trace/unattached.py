@@ -21,7 +21,7 @@ _MS = 1e6
 
 
 def with_unattached(trace: Trace) -> Trace:
-    """Add the unattached GPU events in the nodes' time span to `gpu`, and count them in `notes`; return the trace."""
+    """Return a trace with all unattached GPU events in the nodes' time span added to `gpu` and counted in `notes`."""
     events, tables = trace.unattached, trace.tables
     if tables.whole:
         return trace
@@ -41,7 +41,7 @@ def with_unattached(trace: Trace) -> Trace:
 
 
 def counted_events(trace: Trace) -> IntColumn:
-    """Return the events that `with_unattached` includes, as positions in `Trace.unattached`, in order of start."""
+    """Return the positions in `Trace.unattached` of the events that `with_unattached` adds, in order of start."""
     events, (first, last) = trace.unattached, trace.nodes.span
     near = (events.ts < last) & (events.ts + events.dur > first)
     if trace.selection is not None or not trace.nodes.timed.any():

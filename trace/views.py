@@ -1,4 +1,4 @@
-"""Operators and GPU events as lightweight objects over a trace's columns, created on demand."""
+"""Lightweight objects for the operators and GPU events in the columns of a trace. They are created on access."""
 
 from __future__ import annotations
 
@@ -54,33 +54,33 @@ class View(Suggests, Generic[Index]):
 
     @property
     def start_ns(self) -> int:
-        """Start on the trace's clock; add `Trace.base_time_ns` for wall-clock time."""
+        """Start in ns on the clock of the trace. Add `Trace.base_time_ns` to get wall-clock time."""
         return int(self._table.ts[self.index])
 
     @property
     def duration_ns(self) -> int:
-        """CPU time of a call, including callees; GPU time of a device event."""
+        """CPU time of a call including its callees, or GPU time of a device event."""
         return int(self._table.end[self.index] - self._table.ts[self.index])
 
     @property
     def phase(self) -> str:
-        """One of `trace.kinds.PHASES`: "forward", "backward", "optimizer", …; "" if unknown."""
+        """One of `trace.kinds.PHASES`, such as "forward" or "optimizer". It is "" if the phase is unknown."""
         return PHASES[self._origin()[0]]
 
     @property
     def module(self) -> str | None:
-        """Innermost module ("Linear_3") around the call or its forward operator; None if unknown."""
+        """Innermost module ("Linear_3") that encloses the call or its forward operator, or None if unknown."""
         code = self._origin()[1]
         return self.trace.origin.modules[code][-1] if code >= 0 else None
 
     @property
     def source(self) -> SourceLine | None:
-        """The user's source line that called the operator or its forward operator; None if no stack is recorded."""
+        """The user's source line that called the operator or its forward operator. None if no stack was recorded."""
         return _source_at(self.trace, self._origin()[2])
 
     @property
     def sources(self) -> tuple[SourceLine, ...]:
-        """All source lines; a compiled operator can have several."""
+        """All source lines. A compiled operator can have several."""
         stacks: list[int] = self.trace.stacks.entries(self._node())
         lines = [self.source, *(_source_at(self.trace, entry) for entry in stacks)]
         return tuple(dict.fromkeys(line for line in lines if line is not None))
@@ -93,20 +93,20 @@ class View(Suggests, Generic[Index]):
 
     @property
     def generated(self) -> GeneratedKernel | None:
-        """The compiled kernel of the call or event, None if it is not compiled code."""
+        """The compiled kernel that the call or event belongs to, or None if it is not compiled code."""
         at: Any = self.index
         return _generated_at(self.trace, int(self.trace.gpu.call[at]) if self._on_gpu else at)
 
     @property
     def step(self) -> str | None:
-        """Iteration that contains the start or launch ("ProfilerStep#3", or a number), None outside of iterations."""
+        """Name or number of the iteration ("ProfilerStep#3") in which the call starts or the event was launched."""
         steps: Any = self.trace.step_of_event if self._on_gpu else self.trace.step_of_call
         step = int(steps[self.index])
         return self.trace.steps.names[step] if step >= 0 else None
 
 
 class Op(View[CallIndex], CalledWith):
-    """A call on the host: an operator, an annotation, or a module's forward.
+    """A call on the host. It is an operator, an annotation, or a module's forward.
 
     Example:
         >>> op = trace.ops.named("aten::addmm")[0]
@@ -127,12 +127,12 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def kind(self) -> str:
-        """ "operator", "annotation" or "module" (a module's forward)."""
+        """The kind of call: "operator", "annotation" or "module" (the forward of a module)."""
         return CALL_KINDS[int(self.trace.calls.kind[self.index])]
 
     @property
     def self_ns(self) -> int:
-        """Self time: CPU time minus that of direct callees on the same thread, in ns."""
+        """CPU time minus the CPU time of direct callees on the same thread, in ns."""
         return int(self.trace.self_ns[self.index])
 
     @property
@@ -172,18 +172,18 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def forward(self) -> Op | None:
-        """The forward operator of a backward operator, None if unknown."""
+        """The forward operator of a backward operator, or None if it is unknown."""
         call = CallIndex(int(self.trace.origin.forward[self.index]))
         return Op(self.trace, call) if call >= 0 else None
 
     @property
     def through(self) -> str:
-        """Evidence for `forward`, one of `trace.kinds.THROUGH`: "sequence number" (inferred)."""
+        """The evidence for `forward`: "sequence number" (inferred), or "" if there is no forward operator."""
         return THROUGH[int(self.trace.origin.through[self.index])]
 
     @property
     def link(self) -> str:
-        """The link to the ET: "certain", "unverified" or "unlinked"."""
+        """How certain the link to the ET is: "certain", "unverified" or "unlinked"."""
         return LINK_NAMES[self.trace.nodes.link[self.trace.calls.source[self.index]]]
 
     @property
@@ -212,39 +212,39 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def category(self) -> str:
-        """Kineto's category: "kernel", "gpu_memcpy", "gpu_memset", …"""
+        """Kineto's category, such as "kernel", "gpu_memcpy" or "gpu_memset"."""
         return str(self.trace.categories[self.trace.gpu.category[self.index]])
 
     @property
     def device(self) -> int:
-        """Device number, −1 if not recorded."""
+        """Device number, or −1 if it was not recorded."""
         return int(self.trace.gpu.device[self.index])
 
     @property
     def stream(self) -> int:
-        """Stream number, −1 if not recorded."""
+        """Stream number, or −1 if it was not recorded."""
         return int(self.trace.gpu.stream[self.index])
 
     @property
     def op(self) -> Op | None:
-        """The innermost call that launched the event, None if unknown."""
+        """The innermost call that launched the event, or None if it is unknown."""
         call = CallIndex(int(self.trace.gpu.call[self.index]))
         return Op(self.trace, call) if call >= 0 else None
 
     @property
     def counterpart(self) -> DeviceEvent | None:
-        """The later repetition (inferred) of an event that was launched before the trace; None for other events."""
+        """The event that repeats this event later (inferred). None unless this event was launched before the trace."""
         found = int(self.trace.counterpart[self.index])
         return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
 
     @property
     def same_module(self) -> bool:
-        """True if the counterpart runs in the same module, False if in a different layer that does the same work."""
+        """True if the counterpart runs in the same module. False if it is in another layer that does the same work."""
         return bool(self.trace.gpu.same_module[self.index])
 
     @property
     def captured_by(self) -> CapturedOp | None:
-        """For a kernel in a replayed graph, the call that launched it during capture; None if unknown."""
+        """For a kernel in a replayed graph, the call that launched it during graph capture. Otherwise None."""
         op = int(self.trace.gpu.captured_by[self.index])
         if op < 0 or self.trace.captured is None:
             return None
@@ -253,27 +253,27 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def correlation(self) -> int | None:
-        """Kineto's correlation id of the launch, None if not recorded."""
+        """Kineto's correlation id of the launch, or None if it was not recorded."""
         return self._value("correlation")
 
     @property
     def launch_ns(self) -> int | None:
-        """Start of the runtime call or operator that launched the event, in ns; None if unknown."""
+        """Start in ns of the runtime call or operator that launched the event, or None if it is unknown."""
         return self._value("launch_ns")
 
     @property
     def delay_ns(self) -> int | None:
-        """Time in ns from the end of the launching call to the event's start, 0 if negative; None if unknown."""
+        """Time in ns from the end of the launching call to the start of the event (at least 0). None if unknown."""
         return self._value("delay_ns")
 
     @property
     def grid(self) -> tuple[int, ...] | None:
-        """Number of blocks in each dimension of the grid, None if not recorded."""
+        """Number of blocks in each dimension of the grid, or None if it was not recorded."""
         return self._extents("grid")
 
     @property
     def block(self) -> tuple[int, ...] | None:
-        """Number of threads in each dimension of a block, None if not recorded."""
+        """Number of threads in each dimension of a block, or None if it was not recorded."""
         return self._extents("block")
 
     def _recorded(self, column: str) -> Any:
@@ -289,7 +289,7 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def comm(self) -> Comm | None:
-        """The communication that the kernel carries out, None for other events."""
+        """The communication that the kernel performs, or None for other events."""
         return self.trace.gpu.comm.get(self.index)
 
     def __repr__(self) -> str:
@@ -307,7 +307,7 @@ def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
 
 
 def generated_columns(trace: Trace, call: IntColumn) -> Frame:
-    """Return columns about the compiled kernels of the given calls (−1 for no call)."""
+    """Return columns that describe the compiled kernels of the given calls. A missing call is −1."""
     kernels = [_generated_at(trace, at) for at in call.tolist()] if len(trace.generated) else [None] * len(call)
     return {
         key: ["" if kernel is None else getattr(kernel, key) for kernel in kernels]
@@ -318,7 +318,7 @@ def generated_columns(trace: Trace, call: IntColumn) -> Frame:
 def origin_columns(
     trace: Trace, phase: npt.NDArray[np.integer], module: npt.NDArray[np.integer], entry: IntColumn
 ) -> Frame:
-    """Return the columns phase, module and source line for these codes of `Trace.origin`."""
+    """Return columns with phase, module and source line. The arguments are columns of `Trace.origin`."""
     lines, modules = (_source_at(trace, at) for at in entry.tolist()), trace.origin.modules
     return {
         "phase": [PHASES[code] for code in phase.tolist()],
@@ -334,7 +334,7 @@ Rows = TypeVar("Rows", bound="_Rows[Any]")
 class _Rows(Suggests, Sequence[Row], Generic[Row]):
     _row: type[Row]
     _kind: str
-    _sought: tuple[_Rows[Any], str] | None = None  # if `named` found nothing: the searched rows, and the name
+    _sought: tuple[_Rows[Any], str] | None = None  # the rows and the name that `named` searched in vain
     guesses: ClassVar[dict[str, str]] = ROWS_GUESSES
 
     def __init__(self, trace: Trace, rows: IntColumn) -> None:
@@ -365,7 +365,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         raise NotImplementedError
 
     def named(self: Rows, name: str) -> Rows:
-        """Return the rows with this name; the `repr` of an empty result suggests similar names."""
+        """Return the rows with this name. If there are none, the `repr` of the result suggests similar names."""
         rows = self._where(name.__eq__)
         rows._sought = None if len(rows) else (self, name)
         return rows
@@ -390,7 +390,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     def _why_empty(self) -> str:
         if self._sought is None:
             return ""
-        from difflib import get_close_matches  # `named` must not do this: it is slow and used in loops
+        from difflib import get_close_matches  # too slow for `named`: loops call it
 
         searched, name = self._sought
         names = sorted({self.trace.names[code] for code in distinct(searched._codes()).tolist()})

@@ -19,19 +19,19 @@ from .finding import CONFIRMED, INFERRED, Candidate, Intervention
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
-LATE_START = 0.02  # minimum idle time before the first GPU event, as a share of the makespan
-LEAST_LATE_NS = 1_000_000  # minimum of the same idle time in ns; any recording needs up to 1 ms before its first launch
-# Minimum idle time after the last GPU event, as a share of the makespan. Metrics and the profiler always take time.
+LATE_START = 0.02  # minimum share of the makespan that the device is idle before its first GPU event
+LEAST_LATE_NS = 1_000_000  # Every recording takes up to 1 ms until the first launch.
+# Minimum share of the makespan that the device is idle at its end. Metrics and the profiler always take some time.
 LATE_FINISH = 0.05
-# Minimum time that the device waits for launches, as a share of the makespan. Short waits at a step's start are normal.
+# Minimum share of the makespan that the device waits for launches. Short waits at the start of a step are normal.
 HOST_WAIT = 0.1
-FEWEST_LAUNCHES = 10  # A CUDA graph is not worthwhile for fewer launches than this.
-SLOW_LAUNCH_NS = 100_000  # A launch that takes longer than this is slow; a typical launch takes 5 to 20 µs.
-SYNC_WAIT = 0.02  # minimum time that one source line waits for the device, as a share of the makespan
-# Minimum gain from removing a wait that occurs once per step. The program may need this wait to detect a step's end.
+FEWEST_LAUNCHES = 10  # A CUDA graph is not worthwhile for fewer launches.
+SLOW_LAUNCH_NS = 100_000  # A typical launch takes 5 to 20 µs.
+SYNC_WAIT = 0.02  # minimum share of the makespan that one source line waits for the device
+# Minimum gain from removing a wait that occurs once per step. Programs may need it to detect the end of a step.
 ONCE_GAIN = 0.1
 MOST_LINES = 3  # The finding reports at most this many lines, longest wait first.
-PAGEABLE = 0.02  # minimum total time of copies from pageable memory, as a share of the makespan
+PAGEABLE = 0.02  # minimum share of the makespan that copies from pageable memory take in total
 # A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, because the driver copies pageable memory twice.
 # See the CUDA C++ Best Practices Guide, "Pinned Memory"; typical rates are 8 and 20 GB/s on PCIe 4.
 _PINNED_SHARE = 0.4
@@ -109,14 +109,14 @@ def _window(trace: Trace, begin: int, length: int) -> str:
 
 
 def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Return the GPU events that an idle device had to wait for because the host launched them too late.
+    """Return GPU events that an idle device waited for because the host launched them late, and the waiting times.
 
     Returns:
-        positions of the events in `Trace.gpu`, and the time (ns) that the device waited for each event. A wait lasts
-            from the end of all earlier work on the device to the start of the event.
+        positions in `Trace.gpu`, and ns until each event starts. The wait begins when all earlier work of the device
+        has ended or when the event's operator is launched, whichever is later.
     """
     gpu, runtime = trace.gpu, trace.runtime
-    # The first launch of a kernel loads its module, so a long launch call submits the work only near its end.
+    # A long launch call first loads a module, so it submits the work near its end.
     launched = np.append(np.maximum(runtime.ts, runtime.end - SLOW_LAUNCH_NS), -1)[gpu.runtime]
     events, gaps = [], []
     for _, at in grouped(gpu.device):
@@ -130,7 +130,7 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 class LongestGap(OfWorstRank):
-    """A single wait of the device for the host that is longer than all its other waits together."""
+    """A single wait of the device for the host that is longer than all other such waits together."""
 
     id = "longest-gap"
 

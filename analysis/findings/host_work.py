@@ -1,4 +1,4 @@
-"""Findings about host work: data loading, reading tensor values one at a time, time in Python, and pauses."""
+"""Findings about host work: data loading, value-by-value reads, Python time and pauses."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
-# Minimum time that the step thread waits for data, as a share of the makespan. With worker processes, 1 to 2% is usual.
+# Minimum share of the makespan that the step thread waits for data. Loaders that use worker processes cause 1 or 2%.
 DATA_LOADING = 0.05
 # Minimum number of reads per line and step. Rewriting shorter loops is not worthwhile.
 FEWEST_REPEATED = 8
-# Minimum time of a loop that reads values one at a time, as a share of the makespan.
+# Minimum share of the makespan that a loop over values takes.
 LOOP = 0.03
 MOST_LOOPS = 3
 # Minimum share of the step time that is spent outside operators: in Python, dispatch and unrecorded work.
@@ -184,7 +184,7 @@ class UnrecordedTime(OfWorstRank):
         row = graph.row[edges.target[at]]
         step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
         at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
-        ends = edges.target[at] == graph.end[row]  # these pauses end with an annotation, the others at a call
+        ends = edges.target[at] == graph.end[row]  # The pause ends when an annotation ends, not when a call ends.
         for (name, _), mine in grouped(np.where(ends, -1, nodes.name[row]), nodes.thread[row]):
             by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
             taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))

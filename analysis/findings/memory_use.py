@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     pass
 
 # These calls reserve or release driver memory.
-# All of them except `cudaMallocAsync` wait for the device or take the lock of the driver.
+# All except `cudaMallocAsync` wait for the device or take the driver lock.
 _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
 )
-# Minimum host time of these calls, as a share of the makespan. The waits of the device that follow are not included.
+# Minimum share of the makespan that these calls take on the host, without the device waits that follow.
 _LEAST_HOST = 0.005
 _NEARLY_FULL = 0.9  # if more of the memory is reserved, allocators free and retry, and fragmentation matters
-# Minimum share of reserved memory that is unused at the peak. Rounding to 2 and 20 MB leaves up to 10% unused.
+# Minimum share of the reserved memory that is unallocated at the peak. Rounding to 2 and 20 MB explains up to a tenth.
 _FRAGMENTED = 0.2
-# Minimum share of the peak that was allocated during the trace. Serving engines reserve their cache at startup instead.
+# Minimum share of the peak that is allocated during the trace. Serving engines instead reserve their cache at startup.
 _LEAST_OWN = 0.1
 _MB = 1e6
 

@@ -1,4 +1,4 @@
-"""The place of work that is spread over many similar modules: the module path that they share, without indices."""
+"""Place of work in many similar modules: their common class path, unless one module dominates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"_\d+$|(?<=\.)\d+(?=\.|$)")
 
 
 def place_of(trace: Trace, rows: IntColumn, **known: Any) -> Where:
-    """Return `where_of`, but with a module path without indices if no single module has half of the time.
+    """Like `where_of`, but return the common module path without indices unless one module has half of the time.
 
     Example:
         >>> place_of(trace, trace.gpu.source[:1]) == where_of(trace, trace.gpu.source[:1])

@@ -1,4 +1,4 @@
-"""The place of some trace rows: the source line, module, operator and kernel that have most of the time."""
+"""Place of rows: the source line, module, operator and kernel with most of their time."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def where_of(
     Args:
         rows: int64 rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is ignored.
         rank: rank in the job.
-        weights: int64 weight of each row, used instead of its duration.
-        known: values that replace the detected fields of the place; None leaves a field empty.
+        weights: int64 weight per row; replaces the durations.
+        known: fields that override the detected values; None omits a field.
 
     Example:
         >>> where_of(trace, trace.gpu.source[:1]).phase

@@ -32,7 +32,7 @@ _ENGINE = re.compile(r"autograd::engine::evaluate_function")
 
 @dataclass(frozen=True)
 class RankTimes:
-    """One rank's communications in program order, and the times in which it computes (int64 ns on the trace clock)."""
+    """Communications of one rank in program order, and its compute. Times are int64 ns on the trace clock."""
 
     trace: Trace
     rank: int
@@ -53,12 +53,12 @@ class RankTimes:
 
     @cached_property
     def exposed(self) -> IntColumn:
-        """Time after the last rank arrives during which this rank computes nothing, int64 ns per communication."""
+        """Exposed time per communication after the last rank arrives, int64 ns."""
         return uncovered(self.compute, np.minimum(self.start + self.wait, self.end), self.end)
 
     @property
     def transfer(self) -> IntColumn:
-        """Time from the arrival of the last rank to the end, int64 ns per communication."""
+        """Duration per communication after the last rank arrives, int64 ns."""
         transfer: IntColumn = np.maximum(self.end - self.start - self.wait, 0)
         return transfer
 
@@ -90,7 +90,7 @@ class RankTimes:
             works = (calls.kind == OP) & ~matching(calls.name, trace.names, _ENGINE.match)
             works &= ~np.isin(calls.source, backend_rows(trace, comm_rows(trace)))
             around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
-            while len(around):  # An operator that contains one of these operators may wait, so it is not compute.
+            while len(around):  # An operator that contains a waiting operator is not compute.
                 works[around] = False
                 around = distinct(calls.parent[around])
                 around = around[around >= 0]
@@ -133,7 +133,7 @@ def _times(case: Case) -> TimesOfJob:
 
 
 def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:
-    """Return, for each span from `start` to `end`, the time in ns that the busy intervals do not cover (int64).
+    """Return the part of each span that lies outside the busy intervals, int64 ns.
 
     Example:
         >>> uncovered(union(np.array([2, 8]), np.array([4, 9])), np.array([0, 3]), np.array([5, 10])).tolist()
@@ -150,7 +150,7 @@ def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
 
 
 def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int]) -> IntColumn:
-    """Return an int64 number for each row, so that rows with the same name on the same side (host or device) match.
+    """Return an int64 number for each row that identifies its name and its side (host or device).
 
     Numbers at the end of annotation names are ignored. Adds new entries to `known`.
     """

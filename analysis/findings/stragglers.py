@@ -1,4 +1,4 @@
-"""Findings about stragglers: the rank that other ranks wait for, the time since when they wait, and the cause."""
+"""Findings about stragglers: which rank other ranks wait for, since when, and because of which work."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Interve
 from .places import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
-# A straggler causes at least this share of all time that ranks spend waiting.
-# If two ranks are late only by chance, each rank causes about half of the waiting.
+# A straggler causes at least this share of all waiting.
+# Ranks that are late by chance cause about equal shares: half each if there are two ranks.
 OF_ALL_WAITING = 0.6
 FEWEST = 3  # A straggler must join at least this many collectives last; fewer may be chance.
 EXPLAINS = 0.5  # The rank's extra work must explain at least this share of the lateness.
-LATE_FROM = 0.5  # A rank counts as late from its first wait that is at least this share of its median wait.
-# `UnlikeWork` is reported if more than this share of the rank's calls and GPU events differs from other ranks by name.
+LATE_FROM = 0.5  # The lateness starts with the first wait for the rank that reaches this share of the median wait.
+# `UnlikeWork` is reported if at least this share of calls and GPU events, compared by name, differs.
 UNLIKE = 0.1
 UNEXPLAINED = 0.05  # Other ranks must wait at least this share of the makespan if a straggler's cause is unknown.
 _MOST_NAMED = 3  # At most this many causes are replayed, each separately.

@@ -1,1 +1,1 @@
-"""This code runs inside the recorded program. It imports only the standard library and PyTorch."""
+"""Code that runs inside the recorded program; it imports only the standard library and PyTorch."""

@@ -1,4 +1,4 @@
-"""Typed records for ET+ nodes and runtime calls. Older layouts are upgraded to schema 1.1.1."""
+"""Typed records of ET+ nodes and runtime calls, and their upgrade from older layouts to schema 1.1.1."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
-# `EtAttributes` has these fields for attributes after ET_ATTRIBUTES. PyTorch 2.8 writes three, so 16 leave room.
+# `EtAttributes` has these fields for attributes after ET_ATTRIBUTES. PyTorch 2.8 writes three; the others are spare.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 
-ABSENT = -(2**63)  # stands for a number that the record does not contain
+ABSENT = -(2**63)  # This replaces a number that the record does not contain.
 
 _Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -61,7 +61,7 @@ def _attribute(name: str, kind: str) -> type[Struct]:
     return msgspec.defstruct(name, fields, tag_field="name", tag=name, gc=False, forbid_unknown_fields=True)
 
 
-# The first fields are ET_ATTRIBUTES in PyTorch's order; the other fields hold additional attributes.
+# The fields are ET_ATTRIBUTES in PyTorch's order, then fields for additional attributes.
 EtAttributes: Any = msgspec.defstruct(
     "EtAttributes",
     [
@@ -100,7 +100,7 @@ class FlatRecord(_Timed):
     op_schema: str = ""
 
 
-# Under CPU, fields that only operators have; under GPU, fields that only GPU events have.
+# The first list contains fields that only operators have, the second one fields that only GPU events have.
 _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
     GPU: [
@@ -124,7 +124,7 @@ def form_of(kind: int, *, flat: bool) -> type[Any]:
 
 
 def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
-    """Decode JSON objects as records. Also map the position of a record to its undecoded fields that `form` lacks."""
+    """Read JSON objects as records; also map positions of records to undecoded fields that `form` lacks."""
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
     except UNREADABLE:
@@ -148,14 +148,14 @@ def _utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
-LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # the value of `schema` in the header of an ET with schema 1.1.1
+LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # This is the value of `schema` in the header of an ET with schema 1.1.1.
 
 _NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
 _decode = msgspec.json.decode
 
 
 def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Upgrade messages to ET+ schema 1.1.1. Strides become empty lists, because older schemas do not record strides."""
+    """Upgrade messages to ET+ schema 1.1.1; strides become empty lists, because older schemas lack them."""
     texts: dict[str, Any] = {attr.name: attr.string_val for attr in metadata.attr}
     header = _decode(texts["header"], type=dict[str, msgspec.Raw])
     header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))
