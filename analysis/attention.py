@@ -1,14 +1,14 @@
-"""Attention: argument orders of all supported operators, FLOPs of unmasked query-key pairs, and paged key-value caches.
+"""FLOPs and bytes of attention operators, for dense, packed and paged keys and values.
 
-PyTorch defines per operator to which corner a causal mask is aligned (torch/nn/attention/bias.py,
-aten/src/ATen/native/transformers/attention.cpp). `scaled_dot_product_attention` and the efficient, cuDNN and CPU flash
-kernels align the mask to the upper left, flash attention to the lower right.
+PyTorch aligns a causal mask to a corner of the score matrix, and the corner depends on the operator
+(torch/nn/attention/bias.py, aten/src/ATen/native/transformers/attention.cpp). `scaled_dot_product_attention` and the
+efficient, cuDNN and CPU flash kernels align the mask to the upper left; flash attention aligns it to the lower right.
 
-The work of attention over a paged cache follows from the shapes of the call and the sequence lengths of the requests.
-Serving engines write these lengths into the annotation of the step. A request with q new tokens and k keys (including
-the new keys) attends causally to q·k − q(q − 1)/2 pairs. Sums over requests are therefore enough: Σqk − (Σq² − Σq)/2.
-FLOPs count QKᵀ and PV over these pairs. Bytes count Q, the result, and the keys and values of Σk tokens in the dtype
-of the cache.
+For a paged cache, the FLOPs and bytes depend on the shapes of the call and on the sequence lengths of the requests.
+Serving engines record these lengths in the annotation of each step. In causal attention, a request with q new tokens
+and k keys (including the new keys) has q·k − q(q − 1)/2 query-key pairs. All requests together have Σqk − (Σq² − Σq)/2
+pairs, so sums over the requests are enough. FLOPs are counted for the GEMMs QKᵀ and PV over these pairs. Bytes are
+counted for Q, for the result, and for the keys and values of Σk tokens in the dtype of the cache.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _MASK_TYPES: dict[int, Corner | None] = {0: None, 1: "upper left", 2: "lower rig
 def visible_pairs(
     queries: int, keys: int, corner: Corner = "lower right", left: int | None = None, right: int | None = None
 ) -> int:
-    """Return the number of query-key pairs that a mask leaves.
+    """Return the number of query-key pairs that the mask does not hide.
 
-    Query i sees the keys from i + d − left to i + d + right. None means no limit; a causal mask has right = 0. The
-    diagonal d is 0 for a mask aligned to the upper left and keys − queries for a mask aligned to the lower right.
+    Query i attends to keys i + d − left through i + d + right. If `left` or `right` is None, that side has no limit. A
+    causal mask has right = 0. The offset d is 0 if the mask is aligned to the upper left, and keys − queries if it is
+    aligned to the lower right.
 
     Example:
         >>> [visible_pairs(3, 5, corner, right=0) for corner in ("upper left", "lower right")]
@@ -59,24 +60,23 @@ def _pairs_up_to(queries: int, keys: int, diagonal: int) -> int:
 
 @dataclass(frozen=True)
 class Attention:
-    """Argument positions of one attention operator; −1 if the operator has no such argument."""
+    """Positions of an attention operator's arguments. A position is −1 if the operator does not have the argument."""
 
     causal: int  # position of the flag `is_causal` or of the argument `custom_mask_type`
     # The corner to which a causal mask is aligned. "mask type": an argument decides. None: the backend decides.
     corner: Corner | Literal["mask type"] | None = "upper left"
     query: int = 0  # position of the query; the key and the value are the next two arguments
     heads_last: bool = False  # True for (batch, sequence, head, dimension), False for (…, head, sequence, dimension)
-    packed: int = -1  # position of the offsets of packed sequences; their maximum lengths follow two positions later
+    packed: int = -1  # position of the query offsets in a packed batch; the key offsets and both maximum lengths follow
     backward: bool = False
     window: int = -1  # position of the left window size; the right window size is the next argument
-    unknown: tuple[int, ...] = ()  # positions; if an argument there is a tensor or positive, the count is unknown
+    unknown: tuple[int, ...] = ()  # positions of arguments that make the count unknown if they are set
 
     def flops(self, signature: Signature) -> int | None:
-        """Return 2·heads·pairs·(d + dv), or 2·heads·pairs·(3d + 2dv) for backward, over the unmasked pairs.
+        """Return 2·heads·pairs·(d + dv), or 2·heads·pairs·(3d + 2dv) for a backward operator.
 
-        None if the count depends on an unrecorded mask or on unrecorded packed lengths. An explicit mask (`attn_mask`)
-        does not reduce the pairs, because the kernels compute all of them.
-        """
+        Return None if the count depends on a mask or on packed lengths that the trace does not record. An explicit mask
+        (`attn_mask`) does not reduce the number of pairs, because the kernels compute all of them."""
         shapes = self._shapes(signature, 2)
         if shapes is None:
             return None
@@ -86,7 +86,7 @@ class Attention:
         offsets = signature.shape(self.packed) if self.packed >= 0 else None
         if offsets is not None:
             pairs, heads = self._packed_pairs(signature, offsets[0] - 1, query[0], key[0]), query[-2]
-            if len(query) != 3 or len(key) != 3:  # Pages hold the keys, so the number of keys is unknown.
+            if len(query) != 3 or len(key) != 3:  # The keys are in a paged cache, so their number is unknown.
                 return None
         else:
             sequence = -3 if self.heads_last else -2
@@ -113,10 +113,10 @@ class Attention:
         return counts.pop() if len(counts) == 1 else None
 
     def _packed_pairs(self, signature: Signature, batch: int, queries: int, keys: int) -> int | None:
-        """Return the total number of pairs in all packed sequences; None if unknown.
+        """Return the number of query-key pairs, summed over all packed sequences; None if unknown.
 
-        Only the sum and the maximum of the lengths are recorded. They determine the pairs if all sequences have the
-        same length or, without a mask, if all queries or all keys have the same length.
+        The trace records only the sum and the maximum of the lengths. These are enough if all sequences have the same
+        length. Without a mask, they are also enough if all queries, or all keys, have the same length.
         """
         longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]
         if batch == 1:
@@ -135,7 +135,7 @@ class Attention:
         return longest[0] * keys if same_queries else queries * longest[1]
 
     def _masks(self, signature: Signature) -> list[tuple[Corner, int | None, int | None]]:
-        """Return all masks (corner, left, right) that the call may have used; empty if unknown."""
+        """Return all masks, as (corner, left, right), that the call may have used; empty if the window is unknown."""
         value = signature.inputs[self.causal].value if self.causal < len(signature.inputs) else None
         if self.window >= 0 and type(value) is not bool:  # The window is unknown if its values are not recorded.
             return []
@@ -208,7 +208,7 @@ _PREFILL, _DECODE = re.compile(r"prefill|context|extend"), re.compile(r"decode|p
 
 
 def is_paged_attention(name: str) -> bool:
-    """Return whether an operator attends to a paged cache. Its arguments do not show the number of keys."""
+    """Return whether an operator reads keys from a paged cache. Its arguments do not show how many keys it reads."""
     plain = _PROFILED.sub("", name) if len(name) <= LONGEST_NAME else ""
     return _PAGED.fullmatch(plain) is not None and _NOT_PAGED.search(plain) is None
 
@@ -231,13 +231,13 @@ class AttentionWork(NamedTuple):
 
 
 def heads_of(name: str, signature: Signature) -> Heads | None:
-    """Return the head counts and dtypes that the shapes of a call show; None if the shapes are ambiguous.
+    """Return the numbers of heads and the dtypes, derived from the shapes of a call; None if the shapes are ambiguous.
 
-    The queries (tokens, heads, dimension) are the first tensor or, if the result comes first, the second. Keys and
-    values follow: new ones (tokens, heads, dimension) or a cache (pages, page, heads, dimension).
+    The query tensor (tokens, heads, dimension) is the first tensor, unless the result precedes it. The next tensors are
+    either new keys and values (tokens, heads, dimension) or a cache (pages, page, heads, dimension).
     """
     tensors = [one for argument in signature.inputs if len(argument.tensors) == 1 for one in argument.tensors]
-    # The shape is (tokens, heads, dimension) or (requests, tokens per request, heads, dimension).
+    # The query has the shape (tokens, heads, dimension) or (requests, tokens per request, heads, dimension).
     holds_heads = [len(one.shape) in (3, 4) and _floats(one) and all(one.shape) for one in tensors]
     first = next((index for index, holds in enumerate(holds_heads) if holds), None)
     if first is None:
@@ -267,7 +267,7 @@ def _floats(one: Tensor) -> bool:
 
 
 def _kv_heads(cache: Tensor, heads: int, dim: int, name: str) -> int | None:
-    """Return the number of key heads in a cache; None if no dimension fits."""
+    """Return the number of key heads in a cache; None if the shape does not contain `dim`."""
     shape = cache.shape
     if len(shape) == 5 and shape[-1] * shape[2] == dim:
         kv_heads = shape[1]  # The layout is (pages, heads, dimension / x, page, x).
@@ -279,11 +279,11 @@ def _kv_heads(cache: Tensor, heads: int, dim: int, name: str) -> int | None:
 
 
 def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums) -> RequestSums | None:
-    """Return the sums over the requests that one attention call of a step processes; None if unknown.
+    """Return the sums over the requests that one attention call of a serving step processes; None if unknown.
 
-    Engines issue one call for both phases, or one call per phase. The number of tokens shows which (captured calls may
-    contain additional tokens), or else the name of the operator.
-    """
+    Engines process prefill and decode requests in one call or in two calls. The number of query tokens shows which
+    requests a call processes. In captured graphs, this number may include padding, so the operator name is used
+    instead."""
     both = added([prefill, decode])
     if not prefill.requests or not decode.requests:
         return both if both.q is not None and both.q <= rows else None
@@ -300,18 +300,17 @@ def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums)
 
 
 def added(parts: Sequence[RequestSums]) -> RequestSums:
-    """Add up several groups of requests; None if any group is unknown."""
+    """Add up request sums field by field; a field is None if any part lacks it."""
     columns = zip(*parts, strict=True)
     return RequestSums(*(None if None in column else sum(value or 0 for value in column) for column in columns))
 
 
 def lengths_in_arguments(signature: Signature, rows: int) -> RequestSums | None:
-    """Return the sums over requests if the maximum lengths among the arguments determine them; else None.
+    """Return the sums over the requests, derived from the arguments of the call; None if they are not sufficient.
 
-    The lengths determine the sums if all requests have the same length and no earlier keys. The offsets are the first
-    one-dimensional integer tensor, with one more entry than there are requests. The maximum numbers of
-    queries and keys are the first arguments that are numbers above 1.
-    """
+    The arguments are sufficient if all requests have the same length and no cached keys. The first one-dimensional
+    integer tensor contains the offsets, so its length is the number of requests plus one. The first two integers above
+    1 are the maximum query length and the maximum key length."""
     offsets = next((one for one in signature.tensors if len(one.shape) == 1 and one.dtype.startswith("int")), None)
     numbers = [argument.value for argument in signature.inputs if type(argument.value) is int and argument.value > 1]
     requests = offsets.shape[0] - 1 if offsets is not None else 0
@@ -321,20 +320,20 @@ def lengths_in_arguments(signature: Signature, rows: int) -> RequestSums | None:
 
 
 class _Seen(NamedTuple):
-    """Numbers of unmasked pairs and of keys that some query sees; None if the sums of lengths do not determine them."""
+    """The numbers of unmasked query-key pairs and of keys in these pairs; None if unknown."""
 
     pairs: int | None
     keys: int | None
 
 
 def seen(requests: RequestSums, left: int | None) -> _Seen:
-    """Return the pairs and keys that queries see if each query sees itself and `left` earlier keys (None: all).
+    """Return the numbers of pairs and keys if each query attends to itself and to `left` earlier keys (None: to all).
 
-    A window is supported only for a single request, or if no request can have more than `left` + 1 keys.
+    A window is supported only for a single request, or if no request can have more keys than the window (`left` + 1).
     """
     if requests.requests is None or requests.q is None or requests.k is None:
         return _Seen(None, None)
-    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # Each other request has a key.
+    if left is None or requests.k - max(requests.requests - 1, 0) <= left + 1:  # Each request has at least one key.
         return _Seen(requests.pairs, requests.k)
     if requests.requests != 1:
         return _Seen(None, None)
@@ -347,9 +346,9 @@ def attention_work(
 ) -> AttentionWork:
     """Return the FLOPs, 2·heads·pairs·(d + dv), and the bytes of one attention call in a step with these requests.
 
-    A sliding window among the arguments (`window_size_left`) reduces the pairs. If the window is not recorded, queries
-    are assumed to see all keys. `cache` is the dtype of the cache, for calls that receive only the new keys.
-    """
+    A sliding window (the argument `window_size_left`) reduces the number of pairs. If the trace does not record the
+    window, each query is assumed to attend to all keys. `cache` is the dtype of the cache; it is needed for calls that
+    receive only the new keys."""
     heads = heads_of(name, signature)
     if heads is None:
         return AttentionWork(None, None)
@@ -371,9 +370,9 @@ def _bytes(heads: Heads, queries: int | None, keys: int | None, cache: str | Non
 
 
 def window_of(signature: Signature) -> int | None:
-    """Return the number of earlier keys that a query sees; None if it sees all or the number is not recorded.
+    """Return the number of earlier keys that a query attends to; None if there is no limit or it is not recorded.
 
-    In flash-attn and AITER, the two sides of the window follow the flag `causal`; −1 means no limit.
+    In flash-attn and AITER, the arguments after `causal` are the left and right window sizes; −1 means no limit.
     """
     values = [argument.value for argument in signature.inputs]
     for index, value in enumerate(values[:-2]):

@@ -1,4 +1,4 @@
-"""Bandwidth of copies, memsets and collectives by kind and size, and bandwidth of copies over time."""
+"""Bandwidth of copies, memsets and collectives by kind and size, and the bandwidth of copies over time."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class BandwidthRow(Row):
 
 @dataclass(frozen=True)
 class BandwidthSeries(Suggests):
-    """Bandwidth of one kind of copy over time (a step function, in bytes/s), summed over simultaneous copies.
+    """Bandwidth over time of one kind of copy on one device, summed over simultaneous copies.
 
-    Each value is valid from its time (ns, ascending) until the next time.
+    The bandwidth changes at each time in `ts` (ns, ascending) and stays constant until the next time.
     """
 
     device: int
@@ -157,7 +157,7 @@ def _group_size(comm: Comm) -> int | None:
 
 
 def _message(comm: Comm) -> int | None:
-    """Return the larger of input and output size. `Comm.bytes` is the input size, or the output size if that is 0."""
+    """Return the input size or the output size, whichever is larger. `Comm.bytes` is only one of the two."""
     if comm.bytes is None:
         return None
     given = comm.in_nelems or comm.out_nelems

@@ -26,7 +26,7 @@ _SPANS = "busy: share of the duration of the trace; of GPU: share of the GPU spa
 
 
 class BreakdownRow(WithMean, Row):
-    """GPU events that differ only in time."""
+    """GPU events that have the same device, stream, modules, operator, shapes, kernel and category."""
 
     device: int = column("number", "Device number; −1 if not recorded.")
     stream: int = column("number", "Stream number; −1 if not recorded.")
@@ -43,14 +43,14 @@ class BreakdownRow(WithMean, Row):
 
     @property
     def label(self) -> str:
-        """The operator or, if it is unknown, the reason in brackets."""
+        """The operator name or, if the operator is unknown, the reason in parentheses."""
         if self.op and self.repeated:
             return f"{self.op} (by repetition)"
         return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
 
 
 class _Busy:
-    """Mix-in: busy shares of the trace duration (which CPU work can extend) and of the GPU span of the device."""
+    """Mix-in for rows that show the busy time as a share of the trace duration and of the GPU span."""
 
     busy_ns: int | None
     window_ns: int | None
@@ -108,12 +108,12 @@ class DeviceUse(_Busy, Row):
 
 @dataclass(frozen=True)
 class HostUse:
-    """Time on the host; span_ns = host_ns + loading_ns.
+    """CPU time of a trace; `span_ns` is the sum of `host_ns` and `loading_ns`.
 
     Attributes:
-        loading_ns: time from each data loader annotation to the next annotation named "forward"; if there is none, only
-            the duration of the data loader annotations.
-        runtime_ns: time in runtime and driver calls, over all threads.
+        loading_ns: time from the start of each data loader annotation to the next "forward" annotation, or to the end
+            of the data loader annotation if no forward follows.
+        runtime_ns: total duration of runtime and driver calls on all threads.
     """
 
     span_ns: int
@@ -143,7 +143,7 @@ class Iteration(Row):
 def breakdown(trace: Trace) -> Table[BreakdownRow]:
     """Return the GPU time per device, stream, module path, operator with shapes, and kernel, longest first.
 
-    Kernels of replayed CUDA graphs are attributed to the operators of the capture (`Trace.attribution`).
+    Kernels in a replayed CUDA graph belong to the operators that launched them during capture (`Trace.attribution`).
     """
     gpu, owner = trace.gpu, trace.attribution
     calls, tree = owner.calls, owner.hierarchy
@@ -172,13 +172,13 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
         why = UNATTACHED_REASONS[reason] if reason else ""
         event = trace.names[kernel], trace.categories[category]
         rows.append(BreakdownRow(device, stream, *operator, *event, n, ns, ns / whole, why, bool(repeated)))
-    # This breaks ties independently of the order in the file.
+    # The additional keys make the order of ties independent of the file.
     rows.sort(key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel))
     return Table(BreakdownRow, rows)
 
 
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Return the index of the forward module in `Origin.modules` for GPU events outside all modules; −1 for others."""
+    """Return an index in `Origin.modules` for GPU events outside all modules (the forward operator's), or else −1."""
     origin, tree = trace.origin, trace.attribution.hierarchy
     behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
@@ -243,10 +243,10 @@ def host_use(trace: Trace) -> HostUse:
 
 
 def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
-    """Return the iterations that `Trace.steps` finds, in order; empty if no start times are recorded.
+    """Return the iterations that `Trace.steps` detects, in order; empty if no start times are recorded.
 
     Args:
-        annotation: part of the names of the annotations that mark iterations; replaces `Trace.steps`.
+        annotation: return the annotations that have this string in their names, instead of `Trace.steps`.
     """
     if not trace.times_recorded:
         return Table(Iteration)
@@ -265,12 +265,12 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
-    """Return the iteration in which each GPU event was launched or, if unknown, started, as an index; −1 for none."""
+    """Return the index of the iteration in which each event was launched (or started, if unknown); −1 if none."""
     return iteration_at(iterations, trace.launched_ns)
 
 
 def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
-    """Return the index of the iteration at each time; −1 for none. The iterations must be sorted by start."""
+    """Return the index of the iteration that contains each time; −1 if none. The iterations must be sorted by start."""
     start, end = (
         np.array([getattr(iteration, name) for iteration in iterations], np.int64) for name in ("start", "end")
     )
@@ -278,7 +278,7 @@ def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
 
 
 def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
-    """Return the distinct shape labels, and the label code per signature. The last code belongs to signature −1."""
+    """Return the distinct shape labels, and the label index of each signature; the last index is for signature −1."""
     labels = StringTable([""])
     label_of = labels.codes([*(signature.label for signature in trace.signatures), ""]).astype(np.int64)
     return labels.values, label_of

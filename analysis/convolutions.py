@@ -1,4 +1,4 @@
-"""Convolutions: argument orders of all supported operators, output shapes, and FLOPs of outputs and gradients."""
+"""Argument orders, output shapes and FLOPs of convolution operators, including their backward operators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Convolution:
-    """Argument names of one forward convolution operator, in schema order, up to the last argument needed here.
+    """The argument names of a forward convolution operator, in schema order; unused arguments at the end are omitted.
 
-    `transposed` is None if an argument decides."""
+    If `transposed` is None, the operator has an argument of that name."""
 
     arguments: tuple[str, ...]
     transposed: bool | None = False
@@ -40,10 +40,9 @@ class Convolution:
         return inputs, _output(inputs, weight, values, transposed), weight, transposed
 
     def flops(self, signature: Signature) -> int:
-        """Return 2 · batch · positions · weights.
+        """Return 2 · batch · positions · weights, where positions are output (if transposed, input) positions.
 
-        Every output position (or input position, if transposed) is multiplied with all weights once. The weight's shape
-        already accounts for groups.
+        The weight shape already accounts for groups, so every position is multiplied by all weights.
         """
         inputs, outputs, weight, transposed = self.shapes(signature)
         return 2 * inputs[0] * prod((inputs if transposed else outputs)[2:]) * prod(weight)
@@ -56,8 +55,7 @@ class Convolution:
 class Gradient:
     """Argument names of one backward convolution operator. "gradient" is the gradient of the output.
 
-    `parts` is the number of gradients that the operator computes if its arguments contain no mask.
-    """
+    `parts` is the number of gradients that the operator computes if its arguments contain no mask."""
 
     arguments: tuple[str, ...]
     parts: int = 2
@@ -91,7 +89,7 @@ def _arguments(names: tuple[str, ...], signature: Signature) -> tuple[dict[str, 
 
 
 def _shape(signature: Signature, given: dict[str, int], values: dict[str, Any], name: str) -> Shape | None:
-    """Return the shape of a tensor argument, or the shape given by a size argument ("input_size")."""
+    """Return the shape of a tensor argument, or the value of its size argument, such as `input_size`."""
     if name in given:
         return signature.shape(given[name])
     sizes = values.get(f"{name}_size")
@@ -101,9 +99,8 @@ def _shape(signature: Signature, given: dict[str, int], values: dict[str, Any], 
 def _output(inputs: Shape, weight: Shape, values: dict[str, Any], transposed: bool) -> Shape:
     """Return the output shape of a convolution.
 
-    Each dimension is ⌊(x + 2p − d(k−1) − 1)/s⌋ + 1; if transposed, (x−1)s − 2p + d(k−1) + p_out + 1. Missing
-    arguments have the defaults of a plain convolution. With "same" padding, the size does not change.
-    """
+    Each spatial size is ⌊(x + 2p − d(k−1) − 1)/s⌋ + 1, or (x−1)s − 2p + d(k−1) + p_out + 1 if transposed. Missing
+    arguments have PyTorch's default values. With "same" padding, the size does not change."""
     count = len(weight) - 2
     stride, dilation = (_each(values.get(name), 1, count) for name in ("stride", "dilation"))
     padding, extra = (_each(values.get(name), 0, count) for name in ("padding", "output_padding"))
@@ -128,7 +125,7 @@ def _each(value: Any, missing: int, count: int) -> list[int]:
     return value * count if len(value) == 1 else value
 
 
-# Each line lists operators and their argument names in schema order.
+# Each line lists operators and the names of their arguments in schema order.
 _FORWARD = """
 convolution _convolution: input weight bias stride padding dilation transposed output_padding groups
 convolution_overrideable: input weight bias stride padding dilation transposed output_padding groups

@@ -1,4 +1,4 @@
-"""Counters over time that exporters write: launch queues, memory bandwidth and allocated memory."""
+"""Counter tracks for exporters: launch queue lengths, copy bandwidth and allocated memory over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCALES = {"MB": 1e6, "GB/s": 1e9}
 
 
 class Counter(NamedTuple):
-    """A step function: each value is valid from its time (int64 ns, ascending) until the next time."""
+    """A counter over time: each value is valid from its time in `ts` (int64 ns, ascending) until the next time."""
 
     kind: str  # "queue", "bandwidth", "allocated" or "reserved"
     device: int  # −1 means the host
@@ -28,12 +28,12 @@ class Counter(NamedTuple):
     values: npt.NDArray[Any]
 
     def title(self, number: int) -> str:
-        """Return the name with a device number. Devices have new numbers in a file of several ranks."""
+        """Return the counter's name with a device number. In a file with several ranks, it differs from `device`."""
         return f"CPU {self.name}" if self.device < 0 else f"GPU {number} {self.name}"
 
 
 def counters(trace: Trace, memory: Sequence[DeviceMemory] | None = None) -> Iterator[Counter]:
-    """Yield launch queues, copy bandwidths and memory per device. Pass `memory` if you have already computed it."""
+    """Yield launch queue lengths, copy bandwidth and memory per device. Pass `memory` to avoid computing it again."""
     for queue in queue_lengths(trace):
         name = f"queue length of stream {queue.stream}"
         yield Counter("queue", queue.device, name, "launches", queue.ts, queue.length)
@@ -54,10 +54,9 @@ def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
 
 
 def drawn(counters: Iterable[Counter], start: int, spans: int) -> list[dict[str, Any]]:
-    """Return counters for a chart. Each of `spans` time spans keeps only its greatest and its last value.
+    """Return counters for a chart, reduced to the maximum and the last value in each of `spans` equal time spans.
 
-    `ts` is in ns after `start`. Values are in bytes, bytes/s or launches.
-    """
+    `ts` is in ns after `start`. Values are launches, bytes/s or bytes, depending on the counter."""
     rows = []
     for counter in counters:
         points = thinned(counter.ts, counter.values, spans)

@@ -71,11 +71,12 @@ class HostFilling:
         return cls(trace, name[order], thread[order], ts[order], end[order], np.maximum.accumulate(end[order]))
 
     def longest(self, begin: int, end: int, thread: int | None) -> tuple[str, int]:
-        """Return the name and length (ns) of the longest self time in a span. Time outside calls is named `BETWEEN`.
+        """Return the name of the call with the most self time in a time span, and its self time in ns.
+
+        If the time outside all calls is longer, the name is `BETWEEN`.
 
         Args:
-            thread: thread to search; None selects the thread that spends the most time in calls during the span.
-        """
+            thread: thread to search; None selects the thread that spends the most time in calls during the span."""
         low, high = np.searchsorted(self.reach, begin, side="right"), np.searchsorted(self.ts, end)
         rows = low + np.flatnonzero(self.end[low:high] > begin)
         if thread is None and len(rows):
@@ -95,9 +96,9 @@ class HostFilling:
 
 
 def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn, whole: int) -> tuple[IntColumn, int]:
-    """Return the self times of nested intervals between `start` and `stop`, and the part of `whole` outside them.
+    """Return the self times of nested calls between `start` and `stop`, and the part of `whole` outside all calls.
 
-    The intervals are sorted by start, longest first."""
+    The calls are sorted by start; calls with the same start are sorted by duration, longest first."""
     caller = nesting(np.zeros(len(ts), np.int64), ts, end)
     inside = np.where(caller >= 0, np.minimum(stop, stop[caller]) - start, stop - start)
     has = caller >= 0
@@ -107,7 +108,7 @@ def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn
 
 @dataclass(frozen=True)
 class _Idle:
-    """An idle gap: its start and length in ns, and the events before and after it (−1 for none)."""
+    """An idle gap with its start and length in ns, and the GPU events before and after the gap (−1 if none)."""
 
     before: int
     after: int

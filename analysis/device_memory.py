@@ -1,7 +1,7 @@
-"""Device and host memory over time: allocated bytes, the peak by operator and category, and blocks that outlive a step.
+"""Device and host memory over time: allocated bytes, what the peak consists of, and blocks that outlive a step.
 
-The data comes from allocator events if they are recorded (`profile_memory=True`), else from the tensor storages in the
-ET. docs/reference/analysis.md defines the terms.
+The data comes from allocator events if they are recorded (`profile_memory=True`), and otherwise from the tensor
+storages in the ET. docs/reference/analysis.md defines the terms.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ EVENTS, TENSORS = "allocator events", "tensors of the ET"  # These are the value
 _BEFORE = "(allocated before the trace)"
 _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"
-_MAX_DIGITS = 8  # A number with more digits is not a device number.
-_Curve = tuple[IntColumn, IntColumn, IntColumn]  # the columns are ts, allocated, reserved
+_MAX_DIGITS = 8  # device numbers have fewer digits
+_Curve = tuple[IntColumn, IntColumn, IntColumn]  # times of changes, allocated bytes, reserved bytes
 _OPERATOR = "Topmost operator that allocated the blocks or, if it is unknown, the reason in brackets."
 
 
@@ -99,10 +99,10 @@ class DeviceMemory(Row):
     """Memory of a device over time.
 
     Attributes:
-        ts: times of changes, int64 ns, ascending. base: bytes allocated before the trace, if recorded.
-        allocated, reserved: bytes from each time until the next; reserved is −1 if unknown.
-        holders: blocks at the peak, most bytes first; they add up to `allocated[peak]`.
-    """
+        ts: times at which the memory changes, int64 ns, ascending.
+        allocated, reserved: bytes from each time in `ts` until the next time; reserved bytes are −1 if unknown.
+        base: bytes that were allocated before the trace, if recorded.
+        holders: the blocks at the peak, most bytes first; their sizes add up to `allocated[peak]`."""
 
     device: str = column("name", "Device, formatted like str(torch.device).")
     source: str = column("text", "Data source: 'allocator events' or 'tensors of the ET'.")
@@ -161,7 +161,7 @@ class DeviceMemory(Row):
 
     @property
     def reserves(self) -> bool:
-        """True if reserved bytes are recorded. The CPU allocator does not reserve memory."""
+        """True if the trace records reserved bytes; the CPU allocator never reserves memory."""
         return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
 
     def to_pandas(self) -> Any:
@@ -190,7 +190,7 @@ def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) 
 
 
 def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
-    """Return the positions of the greatest and the last value in each of `most` spans of a step function."""
+    """Return the positions of the maximum and the last value in each of `most` equal time spans of a step function."""
     if len(ts) <= 2 * most:
         return np.arange(len(ts))
     part = (ts - ts[0]) // (int(ts[-1] - ts[0]) // most + 1)
@@ -220,9 +220,9 @@ def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
 
 
 def _paired(address: IntColumn, size: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the positions of a device's allocations, and of the next event at the address of each allocation.
+    """Return, for one device, the position of each allocation and of the next event at the same address.
 
-    If there is no later event, that position is the number of events. Blocks without an address are ignored.
+    If no such event exists, the second position is the number of events. Allocations without an address are ignored.
     """
     order = np.argsort(address, kind="stable")
     after = np.full(len(order), len(order), np.int64)
@@ -293,9 +293,9 @@ def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
 
 
 def _operators(trace: Trace, blocks: Blocks) -> IntColumn:
-    """Return the name code of the topmost operator (or else annotation) that allocated each block.
+    """Return the name code of the topmost operator, or otherwise of the annotation, that allocated each block.
 
-    −1 means that there is none, −2 that the block was allocated before the trace.
+    The code is −1 if no call allocated the block and −2 if the block was allocated before the trace.
     """
     top = np.append(trace.hierarchy.top, -1)[blocks.call]
     name = np.append(trace.calls.name, -1)[np.where(top >= 0, top, blocks.call)]
@@ -337,10 +337,10 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
 
 @dataclass(frozen=True)
 class Backward:
-    """Optimizer step and backward node of each call, and start times of optimizer annotations (int64 ns, ascending)."""
+    """The optimizer step and the backward node of each call, and the start times of optimizer annotations in ns."""
 
-    optimizer: IntColumn  # per call: the optimizer annotation that is the call or encloses it; −1 for none
-    node: IntColumn  # per call outside the optimizer: the autograd node that encloses the call; −1 for none
+    optimizer: IntColumn  # for each call: the innermost optimizer annotation that encloses or is the call; −1 if none
+    node: IntColumn  # for each call outside the optimizer: the innermost autograd node that encloses it; −1 if none
     optimizer_ts: IntColumn
     zero_grad_ts: IntColumn
 
@@ -357,10 +357,10 @@ class Backward:
 
 
 def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tuple[npt.NDArray[np.int8], IntColumn]:
-    """Return the category per storage, derived from the calls that use it, and the time (ns) when it is released.
+    """Return the category of each storage, derived from the calls that use it, and the time (ns) when it is released.
 
-    Storages last used by a backward node are held until the node ends, gradients until the next `zero_grad` begins,
-    and parameters and optimizer state until after the trace.
+    A storage that a backward node uses last is released when the node ends. A gradient is released when the next
+    `zero_grad` begins. Parameters and optimizer state are never released during the trace.
     """
     calls = trace.calls
     in_optimizer, in_backward = backward.optimizer >= 0, backward.node >= 0
@@ -395,7 +395,7 @@ def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tu
 def category_of_blocks(
     trace: Trace, backward: Backward, call: Positions[int, CallIndex], begin: IntColumn, end: IntColumn
 ) -> npt.NDArray[np.int8]:
-    """Return the category per block, derived from its lifetime and the call that allocated it (−1 for none)."""
+    """Return the category of each block, derived from its lifetime and from the call that allocated it."""
     if not len(trace.calls):
         return np.full(len(call), _UNKNOWN, np.int8)
     calls, made = trace.calls, np.maximum(call, 0)

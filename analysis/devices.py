@@ -33,9 +33,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: str
     aliases: tuple[str, ...] = ()  # matched as whole words in the recorded device name; case does not matter
-    # Used if the trace has no device name. All properties must match; a pair of numbers is an inclusive range.
+    # Used if the trace has no device name. All properties must match; a pair of numbers means an inclusive range.
     properties: dict[str, int | str | tuple[int, int]] = {}
-    min_memory_gb: float = 0  # `min_memory_gb` to `max_memory_gb` is the range of memory sizes, in 10⁹ bytes
+    min_memory_gb: float = 0  # memory sizes that match, in 10⁹ bytes; the range includes both limits
     max_memory_gb: float = float("inf")
     # 10¹² FLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" include all their variants.
     tflops: dict[str, Positive]
@@ -61,13 +61,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.memory_gb_s * _GB
 
     def least_ns(self, size: float) -> float:
-        """Return the minimum time in ns to move `size` bytes; the last-level cache may hold part of them."""
+        """Return the minimum time in ns to move `size` bytes if the last-level cache holds as many of them as fit."""
         cached = min(size, self.l2_bytes or 0)
         speed = max(self.l2_gb_s / self.memory_gb_s, 1.0) if self.l2_gb_s else _CACHE_SPEED
         return (size - cached + cached / speed) / self.memory_gb_s
 
     def fits(self, properties: Mapping[str, Any]) -> int:
-        """Return a match score: length of the matching alias, 1 for matching `properties`, else 0."""
+        """Return how well a device matches: the length of the matching alias, 1 if only `properties` match, or 0."""
         name = str(properties.get("name", ""))
         memory = properties.get("totalGlobalMem")
         if isinstance(memory, int) and not self.min_memory_gb <= memory / _GB <= self.max_memory_gb:
@@ -79,12 +79,12 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def peaks(self) -> tuple[dict[str, float], float]:
-        """Peaks and bandwidth. If these are equal for several devices, it does not matter which device was used."""
+        """Peak FLOP/s by dtype, and bandwidth. Devices with the same values are interchangeable."""
         return self.tflops, self.memory_gb_s
 
 
 def _has_words(name: str, alias: str) -> bool:
-    """Return whether a name contains an alias as whole words ("L40S" does not contain "L4", nor "GB200" "B200")."""
+    """Return whether a name contains an alias as whole words: "L40S" does not contain "L4"."""
     if alias.lower() not in name.lower():  # This check is fast, and most aliases fail it.
         return False
     return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None
@@ -117,11 +117,11 @@ def read_devices(source: Source) -> tuple[Device, ...]:
 def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> Device | None:
     """Return the device that an entry of Kineto's `deviceProperties` describes.
 
-    None if the device is unknown or several devices with different peaks match (`why_unknown` lists them).
+    Return None if the device is unknown or if several devices with different peaks match (see `why_unknown`).
 
     Args:
-        own: user-defined devices, checked before the built-in table. A single device without aliases always matches.
-    """
+        own: user-defined devices, checked before the built-in table. A single device without aliases and properties
+            matches every GPU."""
     matches = _candidates(properties or {}, own)
     if not matches or any(device.peaks != matches[0].peaks for device in matches):
         return None
@@ -134,7 +134,7 @@ def why_unknown(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()
 
 
 def _candidates(properties: Mapping[str, Any], own: Sequence[Device]) -> list[Device]:
-    """Return the best matches from the first device table that contains a match."""
+    """Return the best matches among the user-defined devices or, if none matches, in the built-in table."""
     if len(own) == 1 and not own[0].aliases and not own[0].properties:
         return [own[0]]
     for table in (own, known_devices()):

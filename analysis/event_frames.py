@@ -1,6 +1,6 @@
-"""Data frames of operators and of GPU events, also available as SQL tables `ops` and `kernels`.
+"""Data frames of operators and of GPU events, also available as the SQL tables `ops` and `kernels`.
 
-Unlike in other tables, one frame object holds all rows, and the value of a column is the whole column.
+Other tables have one object per row. A frame is a single object with all rows, and each column is an array.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BOUND = "Limiting resource: compute, memory or cache; empty if unknown."
 
 
 class _Frame(Row):
-    """Base class of frames. `rows` are positions in one table of the trace."""
+    """Base class of frames. `rows` contains the positions of the frame's rows in a table of the trace."""
 
     trace: Trace
     rows: IntColumn
@@ -187,7 +187,7 @@ class EventFrame(_Frame):
 
     @cached_property
     def working(self) -> list[Signature | None]:
-        """Signature of the operator for which each event works; None if unknown."""
+        """For each event, the signature of the operator that the event computes; None if unknown."""
         table, codes = self.trace.signatures, np.append(self.trace.attribution.calls.signature, -1)
         return [table[code] if code >= 0 else None for code in codes[self.work.call[self.rows]].tolist()]
 
@@ -222,7 +222,7 @@ class EventFrame(_Frame):
 
     @cached_property
     def against_peaks(self) -> tuple[Nullable, Nullable, list[str]]:
-        """Shares of the peaks and the limiting resource, as in the kernel table."""
+        """Shares of the peak FLOP/s and peak bandwidth, and the limiting resource, defined as in the kernel table."""
         work, gpu, rows = self.work, self.gpu, self.rows
         devices = find_devices(self.trace)
         peak, rate = np.zeros(len(rows)), np.zeros(len(rows))

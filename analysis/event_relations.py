@@ -22,10 +22,10 @@ _BACKWARD = re.compile(r".*Backward\d*\Z")
 
 
 def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return source, target and kind (index into `RELATIONS`) of all relations, as int64 arrays of equal length.
+    """Return three int64 arrays: the source event, the target event and the kind (in `RELATIONS`) of each relation.
 
-    Events are numbered in this order: GPU events, calls, runtime calls. −1 stands for a node without an event.
-    """
+    GPU events are numbered first, then calls, then runtime calls. A source or target of −1 is an ET node without an
+    event."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     first_call, first_runtime = len(gpu), len(gpu) + len(calls)
     event = event_of_rows(trace)
@@ -46,7 +46,7 @@ def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def event_of_rows(trace: Trace) -> IntColumn:
-    """Return the event (int64) per trace row; −1 for none. The array has one more entry, −1, which index −1 selects."""
+    """Return the event number of each trace row as int64; −1 if none. The extra last entry is −1, for index −1."""
     event, first = np.full(len(trace) + 1, -1, np.int64), 0
     for table in (trace.gpu, trace.calls, trace.runtime):
         event[table.source] = np.arange(first, first + len(table))
@@ -58,11 +58,11 @@ def event_of_rows(trace: Trace) -> IntColumn:
 def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     """Return pairs of a forward and a backward operator, as int64 positions in `trace.calls`.
 
-    Autograd numbers the nodes of its graph per thread. A forward operator records the number of the next node. A
-    backward operator records the number and the forward thread of its node. As in the "fwdbwd" flows of Kineto, the
-    forward operator is the innermost operator with that number. Operators that only Kineto recorded have no forward
-    thread; numbers that occur on several threads are then ambiguous and skipped.
-    """
+    Autograd numbers the nodes of its graph separately on each thread. A forward operator records the sequence number
+    that the next node will get. A backward operator records its node's number and the thread that ran the forward
+    operator. As in the "fwdbwd" flows of Kineto, the forward operator is the innermost operator with that number.
+    Operators that only Kineto recorded do not have the forward thread, so a number that occurs on several threads is
+    ambiguous and skipped."""
     calls, row = trace.calls, trace.calls.source
     around = matching(calls.name, trace.names, _AROUND.match)
     numbered = np.flatnonzero((calls.kind == OP) & (trace.nodes.seq_id[row] >= 0) & ~around)

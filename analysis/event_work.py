@@ -1,8 +1,8 @@
-"""FLOPs and bytes of GPU events: the work of an operator is assigned to its main kernels.
+"""FLOPs and bytes of GPU events: each operator's work is assigned to its main kernels.
 
-Most work follows from shapes (`flops.py`). Attention over a paged cache also needs the sequence lengths of the requests
-(`attention.py`). Mixtures of experts also need the nested calls (`experts.py`).
-"""
+Shapes determine the work of most operators (`flops.py`). Attention over a paged cache also needs the sequence lengths
+of the requests (`attention.py`). Operators that compute mixtures of experts also need their nested calls
+(`experts.py`)."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ Mask = npt.NDArray[np.bool_]
 class Work:
     """FLOPs and bytes of GPU events, with one entry per event of `Trace.gpu`.
 
-    The work of an operator is assigned to its main kernel: the longest kernel named like a GEMM, convolution or
-    attention, else the longest kernel. The work of a convolution's backward is split between two kernels, and the work
-    of experts between the kernels that compute their GEMMs. The events of an operator add up to its work.
-    """
+    An operator's work is assigned to its longest GEMM, convolution or attention kernel (judging by the name). If there
+    is no such kernel, the work is assigned to the longest kernel. There are two exceptions: the backward of a
+    convolution shares its work between two kernels, and an expert layer shares its work among the kernels that compute
+    its GEMMs. The events' work always adds up to the work of their operator."""
 
-    flops: IntColumn  # −1 if the FLOPs are unknown, or if another kernel has the work of the operator
+    flops: IntColumn  # −1 if the FLOPs are unknown, or if they are assigned to another kernel of the operator
     bytes: IntColumn  # −1 in the same cases as `flops`; a lower bound if the bytes depend on unrecorded data
     most_bytes: IntColumn  # upper bound of `bytes`
-    dtype: npt.NDArray[np.int32]  # index into `dtypes`; the peak FLOP/s of this dtype apply; 0 ("") if unknown
+    dtype: npt.NDArray[np.int32]  # index into `dtypes` of the dtype with the relevant peak FLOP/s; 0 ("") if unknown
     dtypes: list[str]
-    call: IntColumn  # the call in `Trace.attribution` that has these FLOPs, or else the launching call; −1 if none
-    operator_ns: IntColumn  # kernel time of the operator, divided like its FLOPs; 0 if the FLOPs are unknown
-    counted: Mask  # True if the operator of the event has known FLOPs or bytes
-    elements: IntColumn  # `element_flops` of the launching call, stored at its longest kernel; all other events have −1
-    elements_ns: IntColumn  # kernel time of the launching call, stored at the same kernel; all other events have 0
+    call: IntColumn  # call in `Trace.attribution` that has these FLOPs or, if unknown, launched the event; −1 if none
+    operator_ns: IntColumn  # share of the operator's kernel time, divided like its FLOPs; 0 if the FLOPs are unknown
+    counted: Mask  # True if the operator that launched the event has known FLOPs or bytes
+    elements: IntColumn  # the longest kernel has the `element_flops` of its call; other events have −1
+    elements_ns: IntColumn  # the longest kernel has the total kernel time of its call; other events have 0
     notes: tuple[str, ...] = ()  # sentences that explain why work is unknown
 
     __repr__ = brief
@@ -75,7 +75,7 @@ class Work:
 
     @property
     def all_flops(self) -> IntColumn:
-        """`flops` where known, else `elements`; int64."""
+        """`flops` if known, otherwise `elements`, as int64."""
         return np.where(self.flops >= 0, self.flops, self.elements)
 
     def coverage(self, durations: IntColumn) -> float | None:
@@ -86,8 +86,8 @@ class Work:
 def work_of_events(trace: Trace) -> Work:
     """Return FLOPs, bytes and dtypes of all GPU events.
 
-    FLOPs are counted for the innermost known operator (`mm` inside `matmul` inside `linear`), and so are bytes, unless
-    a nested operator with known bytes launched the event.
+    FLOPs are those of the innermost operator with known FLOPs, such as `mm` inside `matmul` inside `linear`. Bytes are
+    those of the same operator, unless the event was launched by a nested operator that has known bytes.
     """
     gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     of_data = _WorkOfData(trace)
@@ -137,7 +137,7 @@ def work_of_events(trace: Trace) -> Work:
 
 
 def _count_elements(trace: Trace, work: Work, launched: IntColumn) -> None:
-    """Assign the FLOPs of elementwise operators and reductions to the longest kernel of the launching call."""
+    """Assign the FLOPs of each elementwise operator or reduction to the longest kernel that the call launched."""
     calls, caller = trace.attribution.calls, trace.attribution.call
     events = launched[(work.flops[launched] < 0) & (work.operator_ns[launched] == 0)]
     count = np.full(len(calls), -1, np.int64)
@@ -153,7 +153,7 @@ def _count_elements(trace: Trace, work: Work, launched: IntColumn) -> None:
 def _give_whole(
     trace: Trace, work: Work, groups: _EventGroups, caller: IntColumn, count: IntColumn, size: IntColumn
 ) -> None:
-    """Assign all work of a call to the first event of its group, if that event does all of the work."""
+    """Assign the whole work of a call to one event, for calls in which one event does all the work."""
     event, call = groups.first[groups.whole], groups.call[groups.whole]
     work.flops[event] = np.where(count[call] >= 0, count[call], work.flops[event])
     work.operator_ns[event] = np.maximum(groups.total(trace.gpu.dur)[groups.whole], 0)
@@ -186,7 +186,7 @@ _Amount = tuple[int, ByteRange | None]  # FLOPs (−1 if unknown) and bytes of t
 
 
 def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
-    """Return whether the device can do this work in the kernels' recorded time; True for unknown devices."""
+    """Return whether the device can do this work in the recorded time of the kernels; True if the device is unknown."""
     device = find_device(trace.properties.get(int(trace.gpu.device[kernels[0]])))
     if device is None:
         return True
@@ -196,10 +196,10 @@ def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, m
 
 
 class _WorkOfData:
-    """Work that depends on tensor contents: sequence lengths of requests, expert assignment of tokens.
+    """Work that depends on tensor contents: on the sequence lengths of requests or on the routing of tokens to experts.
 
-    `attention` and `experts` mark the calls of `Trace.attribution` that this class counts. `notes` counts the reasons
-    why calls could not be counted.
+    `attention` and `experts` mark the calls of `Trace.attribution` with such work. `notes` maps each reason for unknown
+    work to a number of calls.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -224,7 +224,7 @@ class _WorkOfData:
         calls, names = self._trace.attribution.calls, self._trace.names
         signature = self._trace.signatures[calls.signature[call]]
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
-        if self._trace.attribution.repetition[kernels[0]] > 0:  # the launch was before the recording
+        if self._trace.attribution.repetition[kernels[0]] > 0:  # a step before the recording launched the kernels
             step = -1
         batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
         prefill, decode = batch.prefill, batch.decode
@@ -245,7 +245,7 @@ class _WorkOfData:
         return amount[0], None if done.bytes is None else ByteRange(done.bytes, done.bytes)
 
     def of_experts(self, call: int, events: IntColumn) -> list[tuple[IntColumn, _Amount]]:
-        """Return the kernels of one call in one replay as groups, sorted by start, each with its work."""
+        """Return the kernels of one call in one replay, grouped by GEMM, and the work of each group."""
         trace, calls = self._trace, self._trace.attribution.calls
         kernels = tuple(trace.names[code] for code in trace.gpu.name[events].tolist())
         computing = product_kernels(kernels)
@@ -284,7 +284,7 @@ _NO_EXPERTS = "neither the weights nor the experts per token are recorded"
 
 
 def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]:
-    """Return FLOPs and bytes of every call, −1 if unknown. `of_data` marks calls that depend on tensor contents."""
+    """Return the FLOPs and bytes of every call (−1: unknown), and mark calls with data-dependent work in `of_data`."""
     calls = trace.attribution.calls
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
@@ -314,7 +314,7 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
 def _count_triton(trace: Trace, size: IntColumn) -> None:
     """Count the bytes of Triton kernels (operators that have the kernel's name). Each pointer's tensor counts once.
 
-    Calls with more bytes than the kernel can move in its time are skipped: the kernel reads only part of a table.
+    If a kernel was too fast to move all bytes of its buffers, it read only part of a table, so the bytes stay unknown.
     """
     calls, caller, gpu = trace.attribution.calls, trace.attribution.call, trace.gpu
     if not len(calls):
@@ -340,14 +340,14 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 class _EventGroups(NamedTuple):
     """GPU events grouped by call, replay and repetition.
 
-    Within a group, kernels with the name of a main kernel come first, then longer kernels come first.
-    """
+    In each group, events with the name of a GEMM, convolution or attention come first. Longer events precede shorter
+    ones."""
 
     events: IntColumn  # the events, sorted by group
-    begin: IntColumn  # position of the first event in `events`, per group
-    end: IntColumn  # position after the last event in `events`, per group
+    begin: IntColumn  # for each group: position of its first event in `events`
+    end: IntColumn  # for each group: position after its last event in `events`
     call: IntColumn  # the call that launched each group
-    whole: Mask  # True if the group's first event does all the work of the call
+    whole: Mask  # for each group: True if its first event does all the work of the call
 
     @property
     def first(self) -> IntColumn:
@@ -368,7 +368,7 @@ class _EventGroups(NamedTuple):
 
 
 def _parts(trace: Trace) -> IntColumn:
-    """Return, for each name code, the number of kernels that share the work of an operator with that name."""
+    """Return, for each name code, the number of kernels that share the work of the operator with that name."""
     found, names = np.ones(len(trace.names), np.int64), trace.names
     for code in distinct(trace.attribution.calls.name).tolist():
         entry = operator(names[code])
@@ -377,7 +377,7 @@ def _parts(trace: Trace) -> IntColumn:
 
 
 def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts: IntColumn) -> _EventGroups:
-    """Group events by call. `parts` is the number of kernels that share a call's work; 0 means any number."""
+    """Group events by call. `parts` is the number of kernels that share the work of each call; 0 means any number."""
     replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
     order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
     events = events[order]
@@ -390,9 +390,9 @@ def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
-    """Return the main kernels of a group as lists, one list and kernel name for each part of the operator's work.
+    """Return the main kernels of an operator's group: one list of events for each part of the operator's work.
 
-    A list has several kernels if the operator launches its kernel once per chunk of its tensors.
+    A list has several events if the operator launches the same kernel several times, once per chunk of its tensors.
     """
     name, entry = trace.gpu.name[events], operator(op)
     first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))
@@ -400,7 +400,7 @@ def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColu
 
 
 def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
-    """Divide a total equally among the names of main kernels, then among events of one name by their duration."""
+    """Divide a total equally among the lists of kernels, and within each list in proportion to duration."""
     if total < 0:
         return
     for part, kernels in enumerate(main):

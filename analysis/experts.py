@@ -1,9 +1,9 @@
-"""Mixtures of experts: FLOPs and byte bounds of operators that route each token through some of the experts.
+"""FLOPs and ranges of bytes for mixture-of-experts operators, which route each token through some of the experts.
 
-The FLOPs follow from shapes: every token is multiplied with the weights of k experts, 2·tokens·k·(K·N) per GEMM. The
-bytes depend on the routing, which is not recorded. At least the weights of the k experts of one token are read, at most
-the weights of min(E, tokens·k) experts. Quantized weights are counted at their stored size, including block scales.
-"""
+Shapes determine the FLOPs: every token is multiplied by the weights of k experts, 2·tokens·k·(K·N) per GEMM. The bytes
+depend on the routing, and the trace does not record it. The kernels read the weights of at least k experts (one
+token's) and at most min(E, tokens·k) experts. Quantized weights are counted at their stored size, including block
+scales."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class ByteRange(NamedTuple):
 
 
 class ExpertProduct(NamedTuple):
-    """One GEMM of an expert layer: (rows, k) times one (k, n) matrix per expert."""
+    """One GEMM of an expert layer: each row is multiplied by its expert's (k, n) matrix."""
 
-    rows: int  # number of tokens times the number of experts per token
+    rows: int  # tokens × experts per token
     k: int
     n: int
     weight: ByteRange  # bytes of one expert's matrix, including scales
-    experts: ByteRange  # number of experts with weights that are read
+    experts: ByteRange  # number of experts that receive at least one token
     read: ByteRange  # bytes of the input rows
     written: ByteRange  # bytes of the result
 
@@ -76,14 +76,14 @@ class ExpertProduct(NamedTuple):
 
 
 class ExpertWork(NamedTuple):
-    """Work of one call: a single GEMM, or the fused gate and up GEMM followed by the down GEMM."""
+    """Work of one call, which computes one GEMM, or a fused gate and up GEMM and then a down GEMM."""
 
     products: tuple[ExpertProduct, ...]
     dtype: str  # dtype of the input rows
 
     @property
     def gathered(self) -> ByteRange:
-        """Bytes moved by a finishing kernel. The kernel reads the expert results per token and writes their sum."""
+        """Bytes moved by the kernel that adds up the results of a token's experts."""
         last, size = self.products[-1], itemsize(self.dtype) or 0
         moved = last.rows * last.n * size + last.written.least
         return ByteRange(moved, moved)
@@ -94,7 +94,7 @@ class ExpertWork(NamedTuple):
 
     @property
     def bytes(self) -> ByteRange:
-        """Bytes of all GEMMs. The lower bound omits intermediate results that a kernel may keep on chip."""
+        """Bytes of all GEMMs. The lower bound excludes intermediate results, because a kernel may keep them on chip."""
         total = ByteRange(0, 0)
         for product in self.products:
             total += product.bytes
@@ -103,7 +103,7 @@ class ExpertWork(NamedTuple):
 
 
 class _Layers(NamedTuple):
-    """Dimensions of both GEMMs: (·, k) times (k, n), then (·, inner) times (inner, m)."""
+    """Dimensions of the two GEMMs: (rows, k) times (k, n), then (rows, inner) times (inner, m)."""
 
     k: int
     n: int
@@ -113,7 +113,7 @@ class _Layers(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def computes_experts(name: str) -> bool:
-    """Return whether the arguments or nested calls of this expert operator can show its work."""
+    """Return whether an operator computes experts and its arguments or nested calls may determine its work."""
     return inside_matters(name) or (
         len(name) <= LONGEST_NAME
         and any(form.fullmatch(name) for form in (_BOTH, _FIRST, _SECOND, _ONE))
@@ -126,12 +126,12 @@ def expert_work(
 ) -> ExpertWork | None:
     """Return FLOPs and bytes of a call; None if the shapes do not determine the FLOPs.
 
-    Also None for experts spread over ranks (the arguments contain an expert map), because the trace does not record how
-    many tokens reach the experts of this rank.
+    Also return None if the experts are distributed over ranks (an argument is an expert map), because the trace does
+    not record how many tokens are routed to this rank.
 
     Args:
-        inside: signatures of the nested calls in order, if `inside_matters`. kernels: names of the launched kernels.
-    """
+        inside: signatures of the nested calls, in call order; needed only if `inside_matters(name)`.
+        kernels: names of the launched kernels."""
     if inside_matters(name):
         return _enclosed(signature, inside, kernels)
     if _ONE.fullmatch(name):
@@ -145,7 +145,7 @@ def expert_work(
 
 
 def expert_dtype(signature: Signature) -> str | None:
-    """Return the compute dtype of experts with weights of at most eight bits; None for other weights."""
+    """Return the dtype of the GEMMs if the expert weights are float8 or float4; None for other weights."""
     narrow = (one for one in signature.tensors if len(one.shape) == 3 and one.dtype.startswith(("float8", "float4")))
     return next((one.dtype for one in narrow), None)
 
@@ -159,10 +159,10 @@ def _packings(dtype: str) -> tuple[int, ...]:
 
 
 def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
-    """Return the dimensions of two weight layers that fit rows of this width; None if no layout or several layouts fit.
+    """Return the dimensions of two layers from their weight tensors and the row width; None if ambiguous.
 
-    Weights are (experts, n, k), or (experts, k, n) in `triton_kernels`, packed along k. The first layer has as many
-    columns as the second layer has rows, or twice as many if the layer is gated.
+    Weights are stored as (experts, n, k) or, by `triton_kernels`, as (experts, k, n), and packed along k. The n of the
+    first layer is the k of the second layer, or twice the k if there is a gate.
     """
     fits = set()
     for (k, n), (inner, m) in zip(_extents(first), _extents(second), strict=True):
@@ -172,7 +172,7 @@ def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
 
 
 def _extents(weights: Tensor) -> list[tuple[int, int]]:
-    """Return the possible (k, n) of stored weights. Marlin stores (experts, k / 16, n · 16 / elements per 32 bits)."""
+    """Return all (k, n) that fit a weight tensor. Marlin stores (experts, k / 16, n · 16 / elements per 32 bits)."""
     _, first, second = weights.shape
     packings = _packings(weights.dtype)
     pairs = [(second * packed, first) for packed in packings] + [(first * packed, second) for packed in packings]
@@ -185,18 +185,18 @@ def _rows(one: Tensor) -> int:
 
 
 def _per_token(tensors: Sequence[Tensor], tokens: int, experts: int) -> int | None:
-    """Return the number of experts per token, from integer tensors (tokens, k); None if missing or ambiguous."""
+    """Return the number of experts per token, from the integer tensors (tokens, k); None if missing or ambiguous."""
     pairs = [one for one in tensors if len(one.shape) == 2 and one.shape[0] == tokens and "int" in one.dtype]
     chosen = {one.shape[1] for one in pairs if 0 < one.shape[1] <= experts}
     return chosen.pop() if len(chosen) == 1 else None
 
 
 def _with_weights(signature: Signature) -> ExpertWork | None:
-    """Return the work of an operator that takes the weights of both layers, two tensors (experts, …, …) after its rows.
+    """Return the work of an operator that receives rows, followed by the weight tensors of both layers.
 
-    The number of experts per token comes from an integer tensor (tokens, k). For kernels with tokens sorted by expert
-    (AITER), it comes from states (tokens, k, inner); otherwise from the first number below the number of experts.
-    """
+    The number of experts per token is the second dimension of an integer tensor (tokens, k). If tokens are sorted by
+    expert (AITER), it comes from a state tensor (tokens, k, inner) or, without one, from the first number below the
+    number of experts."""
     tensors = signature.tensors
     works: dict[tuple[int, int], ExpertWork] = {}
     for index, first in enumerate(tensors):
@@ -217,7 +217,7 @@ def _of_rows(signature: Signature, rows: Tensor, first: Tensor, second: Tensor) 
     chosen = _per_token(others, tokens, experts)
     if chosen is not None:
         if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in others):
-            return None  # This tensor is an expert map.
+            return None  # A one-dimensional integer tensor of this length is an expert map.
     elif states := next((one for one in cubes if _floats(one) and one.shape[0] != experts), None):
         tokens, chosen = states.shape[:2]
         width = second.shape[1] if states is rows else width
@@ -243,7 +243,7 @@ def _floats(one: Tensor) -> bool:
 
 
 def _narrow(rows: Tensor, weights: Tensor) -> int:
-    """Return the minimum bytes per row element. If weights are quantized, kernels may convert elements to one byte."""
+    """Return the minimum bytes per row element: kernels may convert rows to one byte if weights are quantized."""
     return min(itemsize(rows.dtype) or 1, itemsize(weights.dtype) or 1) if _floats(weights) else 1
 
 
@@ -260,10 +260,10 @@ def _weight(weights: Tensor, others: Tensor, scales: Sequence[Tensor]) -> ByteRa
 
 
 def _without_scales(weights: Tensor, stored: int, kernels: Sequence[str]) -> ByteRange:
-    """Return the bytes of one expert's weights if no scales were recorded.
+    """Return the bytes of one expert's weights for calls that do not record scales.
 
-    One-byte elements may pack a four-bit format that has scales. The result is a range unless kernel names show the
-    format.
+    A one-byte element may hold two four-bit values, and four-bit formats have scales. The result is therefore a range,
+    unless the names of the kernels show the format.
     """
     if itemsize(weights.dtype) != 1:
         return ByteRange(stored, stored)
@@ -277,9 +277,9 @@ def _of_layers(
 ) -> ExpertWork | None:
     """Return the work of both expert layers.
 
-    Rows are read once, or once per expert. States are written before or after the gate is applied. The result is
-    written per expert or as a sum. `narrow` is the minimum number of bytes per element of rows and states.
-    """
+    The bytes are ranges: a kernel may read each row once or once per expert, write the states before or after the gate,
+    and write one result per expert or only their sum. `narrow` is the minimum number of bytes per element of rows and
+    states."""
     size = itemsize(dtype)
     if size is None or not tokens:
         return None
@@ -293,10 +293,10 @@ def _of_layers(
 
 
 def _one_product(signature: Signature) -> ExpertWork | None:
-    """Return the work of a kernel that computes one GEMM: rows, weights (experts, n, k), then the result.
+    """Return the work of a call that computes one GEMM, with the arguments rows, weights (experts, n, k) and result.
 
-    In the first GEMM, rows are (tokens, k) and the result is (tokens, chosen, n), or half of n columns if a gate is
-    applied. In the second GEMM, rows are the expert states per token, (tokens, chosen, k) or stacked.
+    The first GEMM of a layer has rows (tokens, k) and a result (tokens, chosen, n), or n / 2 columns if it applies a
+    gate. The second GEMM has rows (tokens, chosen, k) or (tokens · chosen, k), the states of each token's experts.
     """
     tensors = signature.tensors
     index = next((i for i, one in enumerate(tensors) if i and len(one.shape) == 3), None)
@@ -325,8 +325,8 @@ def _one_product(signature: Signature) -> ExpertWork | None:
 def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequence[str]) -> ExpertWork | None:
     """Return the work of `moe_forward(hidden states, scores of the experts, …)`, derived from its nested calls.
 
-    The nested calls show the number of experts per token (an integer tensor). They also show either the weights
-    (three-dimensional views, experts first) or the states between the GEMMs (one row per token and expert).
+    The number of experts per token comes from an integer tensor in a nested call. The dimensions come from the weights
+    (three-dimensional, experts first) or from the states between the GEMMs (one row per token and expert).
     """
     rows, scores = (signature.inputs[position].tensors[0] for position in (0, 1))
     tokens, experts = _rows(rows), scores.shape[-1]
@@ -344,16 +344,16 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
         return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, pair[0]))
     parts = [one for one in tensors if len(one.shape) == 3 and itemsize(one.dtype) == 1 and 1 < one.shape[0] < experts]
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
-    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # Other ranks hold the remaining experts.
+    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # other ranks have the other experts
         return None
-    # Weights of unknown dtype have at least four bits per element, and not more bits than an element of the rows.
+    # Weights of unknown dtype are assumed to have at least four bits, and at most the bits of a row element.
     sizes, width = (states.k * states.n, states.inner * states.m), itemsize(rows.dtype) or _SUMMED
     weights = [ByteRange(size // 2, size * width) for size in sizes]
     return _of_layers(states, tokens, chosen, experts, weights, rows.dtype, narrow=1)
 
 
 def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[str]) -> _Layers | None:
-    """Return the dimensions of both layers, from the tensors between the layers: one row per token and expert."""
+    """Return the dimensions of both layers, derived from the states between them (one row per token and expert)."""
     widths = [one.shape[-1] for one in tensors if _floats(one) and len(one.shape) > 1 and _rows(one) == rows]
     gated = {one for one in widths if 2 * one in widths}
     if len(gated) == 1:
@@ -366,13 +366,13 @@ def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[
 
 
 def product_kernels(names: Sequence[str]) -> list[str]:
-    """Return the kernels that compute expert GEMMs, or all GEMM kernels if none has such a name."""
+    """Return the names of expert GEMM kernels or, if no name matches, of all GEMM kernels."""
     own = [name for name in names if _EXPERT_KERNEL.search(name, 0, MAX_NAME)]
     return own or [name for name in names if computes_products(name)]
 
 
 def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
-    """Yield the index of the GEMM that each kernel of an operator computes, in launch order; −1 for none."""
+    """Yield, for each kernel of an operator in launch order, the index of the GEMM that it computes; −1 if none."""
     products_of = set(product_kernels(names))
     computing = [name in products_of for name in names]
     each = sum(computing) % products == 0

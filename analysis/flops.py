@@ -1,9 +1,9 @@
-"""FLOPs and bytes of operators, computed from shapes according to one table of operators.
+"""FLOPs and bytes of operators, computed from the shapes of a call by rules in one table.
 
 A multiply-add counts as two operations. FLOPs of GEMMs, convolutions and attention match `torch.utils.flop_counter`,
-except if torch is wrong: the weight gradient of grouped convolutions (torch counts it once per group),
-`cudnn_convolution` and `_slow_conv2d_forward` (argument order), and `_flash_attention_forward` and related operators
-(their tensors are (batch, sequence, head, dimension)).
+with three exceptions in which torch is wrong: it counts the weight gradient of a grouped convolution once per group, it
+assumes another argument order for `cudnn_convolution` and `_slow_conv2d_forward`, and it assumes other dimensions than
+(batch, sequence, head, dimension) for `_flash_attention_forward` and related operators.
 
 Elementwise operators and reductions have one FLOP per element (`element_flops`); torch does not count them.
 """
@@ -43,18 +43,18 @@ class Operator:
     """Rules for counting one operator. Functions return None if the shapes do not determine the result."""
 
     flops: Callable[[Signature], int | None] | None = None
-    outputs: _Outputs | None = None  # used if no outputs are recorded; returns shapes (for the call's dtype) or tensors
-    moved: Callable[[Signature], int | None] | None = None  # bytes moved, if not the sum of inputs and outputs
+    outputs: _Outputs | None = None  # returns outputs as shapes (of the call's dtype) or tensors
+    moved: Callable[[Signature], int | None] | None = None  # None: bytes of all inputs and outputs
     parts: int = 1  # number of kernels that share the FLOPs; two for the backward of a convolution
     product: Callable[[Signature], Product | None] | None = None
-    elements: Literal["", "input", "output", "rotated"] = ""  # `element_flops` counts the elements of these
+    elements: Literal["", "input", "output", "rotated"] = ""  # the tensors whose elements `element_flops` counts
 
 
 _OPERATORS: dict[str, Operator] = {}
 
 
 def register(names: str, entry: Operator) -> None:
-    """Register operators by space-separated names. Names in the namespace "aten::" are written without it."""
+    """Register operators by space-separated names. Omit the namespace "aten::"."""
     for name in names.split():
         _OPERATORS[name] = entry
 
@@ -62,8 +62,8 @@ def register(names: str, entry: Operator) -> None:
 def operator(name: str) -> Operator | None:
     """Return the entry of an operator; None if unknown. "add_", "add" and "add.out" have the same entry.
 
-    In a trace, Inductor kernels are operators with the name of the kernel and all buffers as inputs. FBGEMM embedding
-    tables are not counted, because their bytes depend on indices that are not recorded.
+    In a trace, an Inductor kernel is an operator that has the name of the kernel and all buffers as inputs. FBGEMM
+    embedding tables are not counted, because their bytes depend on indices that are not recorded.
     """
     if name.startswith(_TRITON):
         return Operator(moved=partial(_moved_by_triton, name))
@@ -89,10 +89,10 @@ def flops(name: str, signature: Signature) -> int | None:
 
 @once
 def element_flops(name: str, signature: Signature) -> int | None:
-    """Return one FLOP per output element (for reductions, per input element); None for other operators and dtypes.
+    """Return one FLOP per output element (per input element for reductions); None for other operators and dtypes.
 
-    For rotary embeddings, the elements of queries and keys count; for operators on lists, those of the first list.
-    """
+    For rotary embeddings, count the elements of queries and keys. For operators on lists, count the elements of the
+    first list."""
     plain = plain_name(name).removesuffix("_")
     entry = operator(plain.removeprefix("_foreach_") if plain.startswith("_foreach_") else name)
     if entry is None or not entry.elements or plain in _COPIES:
@@ -111,7 +111,7 @@ def element_flops(name: str, signature: Signature) -> int | None:
 def bytes_moved(name: str, signature: Signature) -> int | None:
     """Return the bytes that a call must read and write. Each tensor is counted once; `out` tensors are only written.
 
-    None if dtypes or outputs are neither recorded nor derivable.
+    Return None if the dtypes or the outputs are unknown and cannot be derived.
     """
     entry, signature = operator(name), functional(name, signature)
     if entry is not None and entry.moved is not None:
@@ -128,7 +128,7 @@ def returned(name: str, signature: Signature) -> tuple[Tensor, ...] | None:
 
 @once
 def computed_in(name: str, signature: Signature) -> str:
-    """Return the dtype whose peak applies: the dtype of the call or, for quantized inputs, of the multiplication."""
+    """Return the dtype in which a call computes; for quantized inputs, this is the dtype of the multiplication."""
     if computes_experts(name):
         return expert_dtype(signature) or signature.dtype
     gemm = tried(partial(library_product, name), signature) if is_library_product(name) else None
@@ -136,7 +136,7 @@ def computed_in(name: str, signature: Signature) -> str:
 
 
 def tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
-    """Return the result of `count`; None if the arguments do not fit the schema."""
+    """Return `count(signature)`; None if the arguments do not fit the schema of the operator."""
     try:
         return None if count is None else count(signature)
     except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -181,7 +181,7 @@ def _matmul(first: int, signature: Signature) -> Product | None:
 
 
 def _values_along_k(signature: Signature, first: int) -> int:
-    """Return the number of values along k that are packed into one stored element; 0 if the operands differ."""
+    """Return the number of values along k in each stored element; 0 if this number differs between the operands."""
     held = {values_per_element(signature.inputs[at].tensors[0].dtype) for at in (first, first + 1)}
     return held.pop() if len(held) == 1 else 0
 
@@ -231,7 +231,7 @@ for _name, _attention in ATTENTION.items():
 
 
 def _convolved(convolution: Convolution, signature: Signature) -> int | None:
-    """Return the bytes moved. Only the used part of the input counts: a quarter for 1 × 1 kernels with stride 2."""
+    """Return the bytes moved, without skipped input: 1 × 1 kernels with stride 2 skip three quarters of it."""
     inputs, outputs, weight, transposed = convolution.shapes(signature)
     first = signature.inputs[0].tensors[0]
     read = tuple(min(x, y * k) for x, y, k in zip(inputs[2:], outputs[2:], weight[2:], strict=True))
@@ -305,9 +305,9 @@ def _library_product(name: str, signature: Signature) -> Product | None:
 
 
 # Inductor's Triton kernels record the shapes and dtypes of their buffers, but not which buffers are read or written.
-# Inductor orders the buffers: read and written (`in_out_ptr`), read (`in_ptr`), written (`out_ptr`); see
-# `KernelArgs.python_argdefs` in torch/_inductor/codegen/common.py. If the last buffer cannot be an output, the first
-# buffer is both read and written.
+# Inductor passes the buffers in this order: read and written (`in_out_ptr`), read (`in_ptr`), written (`out_ptr`).
+# See `KernelArgs.python_argdefs` in torch/_inductor/codegen/common.py.
+# If the last buffer cannot be an output, the first buffer is both read and written.
 _TRITON = "triton_"
 _POINTWISE = "triton_poi_"
 _LOOKS_UP = re.compile(r"embedding|index|gather|select")
@@ -319,10 +319,10 @@ _CREATES = re.compile(
 
 
 def _moved_by_triton(name: str, signature: Signature) -> int | None:
-    """Return the bytes moved: each buffer is counted once, in-place buffers twice.
+    """Return the bytes moved. Each buffer is counted once, or twice if the kernel reads and writes it.
 
-    A pointwise kernel reads at most one element per buffer and written element, so it reads only part of a larger
-    table.
+    A pointwise kernel reads at most one element of a buffer for each element that it writes, so it reads only part of a
+    larger table.
     """
     buffers = signature.tensors
     if not buffers:
@@ -340,11 +340,11 @@ def _part(buffer: Tensor, buffers: tuple[Tensor, ...], index: int) -> Tensor:
 
 
 def _in_place(name: str, buffers: tuple[Tensor, ...]) -> bool:
-    """Return whether the shapes show that the first buffer is both read and written.
+    """Return whether the shapes show that the kernel both reads and writes the first buffer.
 
-    A pointwise kernel writes a full-size buffer. The last buffer is only read if it is a bias (along the last dimension
-    or the channels) or a flattened form of the first buffer (the result of a GEMM).
-    """
+    A pointwise kernel writes a buffer of full size, so a last buffer that is smaller (a bias along the last dimension
+    or the channels) is not an output. A last buffer that is a two-dimensional form of the first buffer is the result of
+    a GEMM, so it is not an output either."""
     first, last = buffers[0], buffers[-1]
     if len(buffers) == 1:
         return _CREATES.fullmatch(name) is None

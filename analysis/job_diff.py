@@ -29,7 +29,7 @@ _NAMED = ("ops", "kernels", "host_ops")
 
 @dataclass(frozen=True)
 class PartTotals:
-    """Times of one rank over the trace or for a mean iteration: GPU time by name and, in `host_ops`, CPU time."""
+    """Times of one rank, over the whole trace or per mean iteration. `ops` has GPU times, `host_ops` has CPU times."""
 
     latency_ns: float
     device_ns: float
@@ -41,7 +41,7 @@ class PartTotals:
 
 @dataclass(frozen=True)
 class ComparedRank:
-    """Data of one rank for comparing two jobs. It takes only a few KB, regardless of the length of the trace."""
+    """What a comparison of two jobs needs from one rank: only a few KB, even if the trace is large."""
 
     devices: str  # names of the devices of this rank
     iterations: int
@@ -93,7 +93,7 @@ def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: 
 
 
 class RankChange(Row):
-    """One rank in both jobs, for a mean iteration if iterations are compared, else for the whole traces."""
+    """One rank's times in both jobs: per mean iteration if iterations are compared, otherwise for the whole traces."""
 
     rank: int = column("number", "Rank number.")
     a_ns: float = column("ns", "Duration of the rank in A.", "A")
@@ -128,10 +128,10 @@ class JobDiffRow(DiffRow):
 
 @dataclass(frozen=True)
 class JobDifference(Difference):
-    """Comparison of two jobs, over the ranks that occur in both.
+    """Comparison of two jobs. It covers only the ranks that occur in both jobs.
 
     Times and counts are sums over these ranks, per iteration if iterations are compared. `latency_a` and `latency_b`
-    are the values of the slowest rank. Ranks with the greatest change come first.
+    are the latencies of the slowest rank in each job. Ranks are sorted by change, greatest first.
     """
 
     ranks: list[RankChange] = field(default_factory=list)
@@ -206,7 +206,7 @@ def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
 def _changes(
     ranks: Sequence[int], parts: Sequence[Sequence[PartTotals]], table: Callable[[PartTotals], Mapping[str, Side]]
 ) -> list[DiffRow]:
-    """Return one table over all ranks. Each row states the rank with the largest change."""
+    """Return one table with sums over all ranks. Each row names the rank with the largest change."""
     change: dict[str, tuple[float, int]] = {}
     for rank, *both in zip(ranks, *parts, strict=True):
         one, other = map(table, both)

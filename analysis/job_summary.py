@@ -28,13 +28,13 @@ from .breakdown import device_use, iterations
 from .summary import host_ops
 from .table import PlainRows, Row, Table, column, inferred, listed
 
-_FEWEST = 4  # Outliers are detected only if there are at least this many ranks.
-_LEAST_LAG = 0.01  # A straggler lags by at least this share of the time between the first and the last collective.
-_LEAST_SHARE = 0.02  # An outlier exceeds the median by at least this share of the median.
+_FEWEST = 4  # Minimum number of ranks for outlier detection.
+_LEAST_LAG = 0.01  # Minimum lag of a straggler, as a share of the time between the first and the last collective.
+_LEAST_SHARE = 0.02  # Minimum deviation of an outlier from the median, as a share of the median.
 
 
 class RankNumbers(Row):
-    """Key figures of one rank. If it has no start times, busy, exposed and idle times are null and others are sums."""
+    """Key figures of one rank. If start times are missing, times are sums of durations, and some are null."""
 
     rank: int = column("number", "Rank number.")
     file: str = column("name", "File of the trace.")
@@ -105,7 +105,7 @@ class NamedTotals:
 
 @dataclass(frozen=True)
 class RankContribution:
-    """Data of one rank for the tables of its job. It takes only a few KB, regardless of the length of the trace."""
+    """What the tables of a job need from one rank: only a few KB, even if the trace is large."""
 
     numbers: RankNumbers
     kernels: NamedTotals
@@ -118,7 +118,7 @@ class RankContribution:
 
 
 def rank_contribution(trace: Trace, annotation: str | None = None) -> RankContribution:
-    """Return the data of one rank, without its rank number. `annotation` is part of the names of iterations."""
+    """Return the data of one rank; its rank number is set later. `annotation` is part of iteration names."""
     trace = with_unattached(trace)
     uses, steps, host = device_use(trace), iterations(trace, annotation), host_ops(trace)
     own = communications(trace)
@@ -223,7 +223,7 @@ def _shared(kind: type[_SharedWork], ranks: Mapping[int, NamedTotals]) -> list[A
 
 
 def ranks_to_show(summary: JobSummary, most: int) -> list[int]:
-    """Return at most `most` ranks to show, in ascending order: the lowest and middle rank, stragglers and outliers."""
+    """Return at most `most` ranks, ascending: the lowest rank, one of median length, stragglers and outliers."""
     numbers = sorted(summary.ranks, key=lambda row: (row.span_ns, row.rank))
     first: Sequence[int] = [summary.ranks[0].rank, numbers[len(numbers) // 2].rank]
     outliers = sorted(summary.outliers, key=lambda row: (-row.value / (row.median or 1), row.rank))
@@ -291,11 +291,11 @@ def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
 def job_collectives(
     ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
 ) -> tuple[Table[JobCollective], Table[RankLateness]]:
-    """Return collectives sorted by time, and the lateness of ranks, most harmful first; both empty if no times exist.
+    """Return the collectives by time, and the lateness of each rank, latest first; both empty if times are missing.
 
     Args:
-        offsets: ns by which the clock of each rank is ahead; None derives them from the collectives (`jobs.clocks`).
-    """
+        offsets: maps each rank to the ns by which its clock is ahead; None derives them from the collectives
+            (`jobs.clocks`)."""
     if not all(rank.times_recorded for rank in ranks.values()):
         return Table(JobCollective), Table(RankLateness)
     matched, _, _ = match_collectives(ranks)

@@ -1,4 +1,4 @@
-"""FLOPs and bytes of GPU events, their shares of the peaks, and the limiting peak, by kernel and by GEMM size."""
+"""FLOPs and bytes of GPU events, by kernel and by GEMM size, compared with the peaks of the device."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class KernelRow(WithMean, Row):
 
     @derived("flop/s", "of op", INFERRED)
     def operator_flops_per_second(self) -> float | None:
-        """FLOPs of the launching operators divided by the time of all kernels that the operators launched."""
+        """FLOPs of the operators that launched the kernels, divided by the time of all kernels of these operators."""
         return per_second(self.flops, self.operator_ns)
 
     @derived("bytes/s", "bytes/s", INFERRED)
@@ -75,7 +75,7 @@ class KernelRow(WithMean, Row):
 
     @property
     def bandwidth(self) -> str | None:
-        """The rate in GB/s as text, or a range such as "120.5–988.0" if only bounds are known."""
+        """Bandwidth in GB/s as a string. If only bounds are known, it is a range such as "120.5–988.0"."""
         if self.bytes_per_second is None or self.most_bytes_per_second is None:
             return None
         least, most = (f"{rate / 1e9:,.1f}" for rate in (self.bytes_per_second, self.most_bytes_per_second))
@@ -83,12 +83,12 @@ class KernelRow(WithMean, Row):
 
     @derived("flop/byte", certainty=INFERRED)
     def intensity(self) -> float | None:
-        """FLOPs per byte moved; an upper bound if `bytes` is a lower bound."""
+        """FLOPs per byte moved. This is an upper bound if `bytes` is a lower bound."""
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
 
 
 def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
-    """Return the devices with known peaks by device number. `own` are user-defined devices, checked first."""
+    """Return a map from device number to device, for devices with known peaks. `own` has user-defined devices."""
     numbers = distinct(trace.gpu.device).tolist()
     found = {number: find_device(trace.properties.get(number), own) for number in numbers}
     return {number: device for number, device in found.items() if device is not None}
@@ -97,13 +97,13 @@ def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
 def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
     """Return a mask of the GPU events that moved their bytes to and from device memory.
 
-    Data that fits in the last-level cache may stay there. An event that is faster than memory is considered cached if
-    the cache explains its speed: the cache may hold inputs up to its size before the event, and outputs up to its size
-    after the event. Events of devices that are not in `devices` (from `find_devices`) are False.
+    Data that fits in the last-level cache may stay there. An event that is faster than device memory is assumed to be
+    cached if the cache can explain the speed. The cache may hold as much of the inputs before the event, and of the
+    outputs after the event, as its size allows. The mask is False for events on devices that are not in `devices` (see
+    `find_devices`).
 
     Args:
-        size: bytes per event, int64; −1 if unknown.
-    """
+        size: bytes of each event, int64; −1 if unknown."""
     gpu, found = trace.gpu, np.zeros(len(trace.gpu), np.bool_)
     for number, device in devices.items():
         cache, passes = device.l2_bytes or 0, gpu.dur * (device.bytes_per_second / 1e9)
@@ -132,7 +132,7 @@ def kernel_table(
         number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        # If the dtype's peak is unknown, the FLOPs of elementwise kernels must not hide that memory limits them.
+        # Without a known peak, the FLOPs of elementwise kernels are left out, so that memory is reported as the limit.
         bounds = against_peaks(device, peak, done[row] if peak else products[row], moved[row], passed[row])
         kernel = number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row]
         (flops, flops_ns), (size, size_ns) = done[row], moved[row]
@@ -141,7 +141,7 @@ def kernel_table(
     return rows
 
 
-_Amount = tuple[int | None, int]  # sum of the known values and total ns of their events; (None, 0) if none is known
+_Amount = tuple[int | None, int]  # sum over events with known values, and their total ns; (None, 0) if there are none
 
 
 def against_peaks(
@@ -150,7 +150,7 @@ def against_peaks(
     """Return the share of the peak FLOP/s, the share of the peak bandwidth, and the limiting resource.
 
     Args:
-        done, moved: FLOPs and bytes. passed: bytes that came from memory; see `from_memory`.
+        done, moved: FLOPs and bytes. passed: bytes to and from device memory (see `from_memory`).
     """
     if device is None:
         return None, None, ""
@@ -250,7 +250,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:
-    """Return the GEMM code of each call (−1 if it is no GEMM), and the operator and dimensions of each code."""
+    """Return the GEMM code of each call (−1 if it is not a GEMM), and the operator and dimensions of each code."""
     calls = trace.attribution.calls
     known: dict[tuple[str, Product], int] = {}
     codes = np.full(len(call), -1, np.int64)
@@ -262,10 +262,10 @@ def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str,
 
 
 def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> IntColumn:
-    """Return the minimum ns per GPU event: the longer of the times for its FLOPs and its bytes at the device peaks.
+    """Return the minimum time of each GPU event in ns, limited by the peak FLOP/s or by the peak bandwidth.
 
-    The minimum is at most the duration; −1 for cached data, for bus copies, or if FLOPs, bytes or peak are unknown.
-    """
+    The minimum never exceeds the event's duration. It is −1 for cached data, for copies over a bus, and if the FLOPs,
+    the bytes or the peak are unknown."""
     work, devices = work or work_of_events(trace), find_devices(trace) if devices is None else devices
     gpu, bounds = trace.gpu, np.full(len(trace.gpu), -1, np.int64)
     in_memory = from_memory(trace, work.bytes, devices) & ~trace.is_copy
@@ -285,7 +285,7 @@ def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, D
 
 
 def row_bounds(traces: Sequence[Trace], own: Sequence[Device] = ()) -> IntColumn:
-    """Return the `event_bounds` of all rows, numbered consecutively across traces; −1 for rows without a GPU event."""
+    """Return the `event_bounds` of all rows, concatenated over all traces; −1 for rows that are not GPU events."""
     parts = [np.full(len(trace), -1, np.int64) for trace in traces]
     for part, trace in zip(parts, traces, strict=True):
         source = trace.gpu.source

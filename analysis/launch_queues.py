@@ -1,7 +1,7 @@
-"""Launches: causes of idle time on the device, launch statistics and lengths of launch queues.
+"""Launch statistics, launch queue lengths over time, and causes of idle time on a device.
 
-Definitions follow Holistic Trace Analysis (HTA, https://hta.readthedocs.io) unless a docstring says otherwise.
-"""
+All quantities are defined as in Holistic Trace Analysis (HTA, https://hta.readthedocs.io) unless a docstring says
+otherwise."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .table import Row, Table, column, derived
 
-# Maximum delay between two kernels that is attributed to the device itself.
+# Maximum gap between two kernels that counts as a delay of the device itself.
 # HTA documents its `consecutive_kernel_delay` of 30 as ns but compares it with µs. See
 # `_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py.
 KERNEL_DELAY_NS = 30_000
-QUEUE_LIMIT = 1024  # A stream has at most this many queued launches (`max_queue_length` in HTA).
-LONG_CALL_NS = 50_000  # Launch calls that take longer are outliers (`runtime_cutoff` in HTA).
-LONG_DELAY_NS = 100_000  # Launch delays that are longer are outliers (`launch_delay_cutoff` in HTA).
+QUEUE_LIMIT = 1024  # Maximum number of queued launches per stream (`max_queue_length` in HTA).
+LONG_CALL_NS = 50_000  # Longer launch calls are outliers (`runtime_cutoff` in HTA).
+LONG_DELAY_NS = 100_000  # Longer launch delays are outliers (`launch_delay_cutoff` in HTA).
 
 
 class IdleCauses(Row):
     """Idle time of one stream during the trace, by cause. The five times add up to idle_ns.
 
-    Each gap between two events of a stream has one cause. A gap begins at the end of all earlier events (in HTA, at the
-    end of the previous event). HTA omits the time before the first and after the last event.
+    Each gap between two events of a stream has one cause. A gap begins when all earlier events have ended; in HTA, it
+    begins when the previous event ends. HTA omits the time before the first and after the last event.
     """
 
     device: int = column("number", "Device number.")
@@ -56,8 +56,8 @@ class LaunchRow(Row):
     """All GPU events launched by runtime calls with the same name.
 
     The launch delay lasts from the end of the call to the start of the event; it is 0 if the event starts earlier. HTA
-    0.5 adds the duration of the call to the time between the starts, but its documentation subtracts it.
-    """
+    0.5 adds the duration of the call to the time between the two starts, although its documentation says to subtract
+    the duration."""
 
     call: str = column("name", "Name of the runtime call.", "launch call")
     count: int = column("count", "Number of GPU events launched.", "events")
@@ -94,7 +94,7 @@ class QueueLength(Suggests):
 
 
 class QueueUse(Row):
-    """Launch queue of one stream, from its first launch to the start of its last event."""
+    """The launch queue of one stream, observed from its first launch to the start of its last event."""
 
     device: int = column("number", "Device number.")
     stream: int = column("number", "Stream number.")
@@ -108,7 +108,7 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[I
     """Return the causes of idle time per device and stream; empty if no start times are recorded.
 
     Args:
-        kernel_delay_ns: maximum delay of the device itself between two kernels.
+        kernel_delay_ns: the longest gap between two kernels that is attributed to the device itself.
     """
     gpu, launched, span = trace.gpu, _launch_start(trace), trace.span
     rows = Table(IdleCauses)

@@ -1,4 +1,4 @@
-"""Time per module class. Identical layers of a model form one row below the modules that contain them."""
+"""Time per module class. Layers of the same class at the same place in the model share one row."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _REPEATED = "Part of device_self_ns launched before the trace; module taken from
 
 
 class ModuleRow(WithMean, Row):
-    """All calls of modules of one class (or annotations of one name) that are at the same place in the module tree.
+    """All calls of modules with the same class (or annotations with the same name) at one place in the module tree.
 
-    GPU events launched by any thread while an annotation is open belong to the annotation, because autograd threads
-    launch while `loss.backward()` waits. Backward work belongs to the modules of its forward operator.
+    GPU events that any thread launches while an annotation is open belong to the annotation, because autograd threads
+    launch them while `loss.backward()` waits. Backward work belongs to the modules of the forward operator.
     """
 
     path: tuple[str, ...] = column("name", "Enclosing classes and annotations, then the class.", joined=" / ")
@@ -49,7 +49,7 @@ class ModuleRow(WithMean, Row):
 
     @derived("name")
     def module(self) -> str:
-        """Module class, followed by the number of modules if there are several."""
+        """Class of the module, followed by the number of distinct modules if there are several."""
         return self.path[-1] + (f" ×{self.instances}" if self.instances > 1 else "")
 
     @derived("number")
@@ -67,8 +67,8 @@ def module_class(name: str) -> str:
 def module_table(trace: Trace) -> Table[ModuleRow]:
     """Return one row per place in the module tree: parents before children, siblings by GPU time, then by CPU time.
 
-    Modules are calls in the trace (`nn.Module: …`). If there are none, the stacks of operators provide the modules.
-    Kernels of annotated graphs have the modules of the annotations, by qualified name.
+    Modules are calls in the trace (`nn.Module: …`) or, if there are none, entries in the Python stacks of operators. If
+    a CUDA graph has annotations, a kernel's annotation contains the qualified name of its module.
     """
     owner = trace.attribution
     paths, of_path = _folded(trace, owner.hierarchy)
@@ -84,7 +84,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     np.subtract.at(self_ns, place[regions[inside[inside >= 0]]], host[inside >= 0])
     count = np.bincount(place[regions], minlength=len(paths))
     instances = np.bincount(of_path[distinct(path[regions])], minlength=len(paths))
-    by_stacks = np.flatnonzero(instances == 0)[1:]  # This skips the first path, an empty one.
+    by_stacks = np.flatnonzero(instances == 0)[1:]  # skip the first path, which is empty
     if len(by_stacks):
         ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))
         own_host = sums(place[ops], (calls.end - calls.ts)[ops], len(paths))
@@ -95,7 +95,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
         instances[row], count[row] = len(names), np.count_nonzero(annotated_at == row)
     from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
     region = nearest(owner.call, calls.parent, is_region)
-    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # No annotation was open before the trace.
+    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # none before the trace
     within = np.flatnonzero(from_call & ~(by_annotation & (owner.repetition > 0)))
     within_place, dur = place[owner.call[within]], trace.gpu.dur[within]
     own, again = (sums(within_place, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
@@ -118,7 +118,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
 
 
 def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
-    """Return the total duration of the GPU events launched while each annotation was open (as for `--between`)."""
+    """Return, for each annotation, the total duration of the GPU events launched while it was open."""
     known = np.flatnonzero(trace.launch_known)
     known = known[np.argsort(trace.launched_ns[known], kind="stable")]
     launched, until = trace.launched_ns[known], np.append(0, np.cumsum(trace.gpu.dur[known]))
@@ -131,7 +131,7 @@ def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColum
     """Return the most recently opened annotation at each time, on any thread; −1 for none."""
     calls, points = trace.calls, np.arange(len(times)) + len(annotations)
     ts, end = np.append(calls.ts[annotations], times), np.append(calls.end[annotations], times)
-    order = np.lexsort((np.arange(len(ts)), -end, ts))  # if starts are equal, the longer annotation is outside
+    order = np.lexsort((np.arange(len(ts)), -end, ts))  # at equal starts, the longer annotation encloses the other
     around = np.full(len(ts), -1, np.int64)
     inside = nesting(np.zeros(len(ts), np.int64), ts[order], end[order])
     around[order] = np.where(inside >= 0, order[inside], -1)
@@ -146,7 +146,7 @@ def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> Int
 
 
 def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, ...]]], IntColumn]:
-    """Return the class paths with their parent rows (the empty path first), and the row per hierarchy path."""
+    """Return each distinct class path with the row of its parent, and a row for each path of the hierarchy."""
     paths: list[tuple[int, tuple[str, ...]]] = [(-1, ())]
     known: dict[tuple[int, str], int] = {}
     of_path = np.zeros(len(tree.tree_parent), np.int64)
@@ -164,9 +164,9 @@ def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, .
 def _annotated(
     trace: Trace, paths: list[tuple[int, tuple[str, ...]]]
 ) -> tuple[IntColumn, IntColumn, dict[int, set[str]]]:
-    """Return GPU events with a module from an annotation of their graph, their rows, and the modules per row.
+    """Return the GPU events that have a module from a graph annotation, the row of each event, and the modules per row.
 
-    Adds rows to `paths`, one per part of the qualified name. For example, "layers.0.mlp" becomes "layers[*]", "mlp".
+    Adds a row to `paths` for each part of a qualified name, such as "layers[*]" and "mlp" for "layers.0.mlp".
     """
     source, codes = trace.gpu.source, trace.origin.gpu_module
     stated = trace.stacks.first_evidence(source) == GRAPH_ANNOTATION
@@ -187,7 +187,7 @@ def _annotated(
 
 
 def _inside(parent: IntColumn, thread: IntColumn, regions: IntColumn, is_region: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return the index in `regions` of the region that encloses each region on its thread; −1 for none."""
+    """Return the position in `regions` of the region that encloses each region on the same thread; −1 if none."""
     around = nearest(parent[regions], parent, is_region)
     around = np.where((around >= 0) & (thread[around] == thread[regions]), around, -1)
     return np.where(around >= 0, np.searchsorted(regions, around), -1)

@@ -1,4 +1,4 @@
-"""Outputs of operators, for traces that record only inputs, and bytes of operators that use indices."""
+"""Outputs of operators in traces that record only inputs, and bytes moved by operators that use indices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..trace.dtypes import itemsize, scalar_type
 from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 
 Shape = tuple[int, ...]
-Returned = Sequence[Shape | Tensor]  # shapes (of tensors in the call's dtype) or tensors
+Returned = Sequence[Shape | Tensor]  # tensors, or only shapes if the tensors have the call's dtype
 
 # These operators return the broadcast shape and the dtype of their (floating-point) inputs.
 POINTWISE = (
@@ -23,13 +23,13 @@ POINTWISE = (
     " sigmoid_backward sign silu silu_backward sin softplus softplus_backward sqrt square sub tanh tanh_backward"
     " threshold threshold_backward tril triu where"
 )
-# These operators have a first output with the shape of the first input. Other outputs are small and omitted.
+# The first output of these operators has the shape of the first input. Their other outputs are small and omitted.
 NORMALIZATIONS = (
     "_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm"
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
-# These operators pad or interpolate. Their output is known only if it is recorded.
+# These operators pad or interpolate. The size of their output is known only if the trace records it.
 RESIZED = (
     "replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d upsample_nearest1d"
     " upsample_nearest2d upsample_nearest3d upsample_bilinear2d"
@@ -38,7 +38,7 @@ RESIZED = (
 WRITES_ONLY = "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"
 # These operators return a bool tensor with the broadcast shape of their inputs.
 COMPARISONS = "eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_xor logical_not"
-# Maps the position of the last input tensor to operators. The tensors after it are `out` arguments.
+# Maps the position of the last input tensor to operator names. All later tensors are `out` arguments.
 _LAST_INPUT = {
     -1: "arange range linspace logspace full ones zeros empty eye rand randn randperm randint",
     0: (
@@ -77,9 +77,9 @@ def plain_name(name: str) -> str:
 
 
 def functional(name: str, signature: Signature) -> Signature:
-    """Return a call with `out` tensors in the form of a call that returns these tensors.
+    """Convert a call that has `out` arguments into the equivalent call that returns these tensors.
 
-    Unrecorded outputs are the `out` tensors, unless the call had to resize these tensors.
+    If outputs are not recorded, the `out` tensors are the outputs, unless the call had to resize them.
     """
     last = _INPUTS_UNTIL.get(plain_name(name), len(signature.inputs))
     given = tuple(tensor for argument in signature.inputs[last + 1 :] for tensor in argument.tensors)
@@ -134,15 +134,15 @@ def _without(shape: Shape, dim: int) -> Shape:
 class Reduction:
     """An operator that reduces its first tensor over some or all dimensions.
 
-    Overloads differ in their arguments. The bool `keepdim` follows the dimensions. Without `keepdim`, a call with at
-    most `whole` arguments reduces all dimensions.
+    Overloads have different arguments. If an overload has an argument for the dimensions, the bool `keepdim` follows
+    it. A call with at most `whole` arguments reduces over all dimensions.
     """
 
     dim: int = 1  # position of the argument that lists the dimensions (a number, a list, or None for all)
-    whole: int = 1  # the overload that reduces all dimensions has at most this many arguments
-    dtype: str = ""  # "" means the dtype of the input; "sum" turns integers into int64
+    whole: int = 1  # calls with at most this many arguments reduce over all dimensions
+    dtype: str = ""  # "" means the dtype of the input; "sum" means that integers become int64
     indices: bool = False  # True if the overload that takes dimensions also returns int64 indices
-    given: int = 0  # position of the `dtype` argument after `keepdim` (absolute if no dimensions are given); 0 if none
+    given: int = 0  # position of `dtype`, counted from `keepdim` (from the start if there are no dimensions); 0 if none
 
     def outputs(self, signature: Signature) -> Returned | None:
         inputs = signature.inputs
@@ -180,7 +180,7 @@ def _is_binary(signature: Signature) -> bool:
 
 
 def _reduced(shape: Shape, dim: object, keep: object) -> Shape | None:
-    """Return a shape with some dimensions removed or set to 1; None if `keepdim` is not recorded."""
+    """Return a shape with the reduced dimensions removed or set to size 1; None if `keepdim` is not recorded."""
     if type(keep) is not bool:
         return None
     chosen = [dim] if type(dim) is int else dim if isinstance(dim, list) else []
@@ -205,11 +205,11 @@ REDUCTIONS = {
 
 @dataclass(frozen=True)
 class GradientPlaces:
-    """Argument positions for the backward of a normalization. It returns the gradients of input, weight and bias.
+    """Argument positions of a normalization's backward operator, which returns gradients of input, weight and bias.
 
     Attributes:
-        mask: position of the flags that select gradients; −1 if all gradients are returned.
-        count: number of gradients, 2 without a bias.
+        mask: position of the flags that select which gradients to return; −1 if the operator returns all of them.
+        count: number of gradients: 3, or 2 if there is no bias.
     """
 
     input: int
@@ -238,11 +238,11 @@ SEVERAL_GRADIENTS = {
 }
 
 
-# The functions below count the bytes of operators that access only the elements selected by indices.
+# The following functions count the bytes of operators that access only the elements that indices select.
 
 
 def _selected(signature: Signature) -> int | None:
-    """Return the bytes of `index_select(self, dim, index)`: the selected rows are read and written."""
+    """Return the bytes of `index_select(self, dim, index)`, which reads and writes only the selected rows."""
     table, indices, axis = signature.shape(0), signature.shape(2), signature.inputs[1].value
     if table is None or indices is None or axis not in (0, "0"):
         return _read(signature, None)
@@ -256,7 +256,8 @@ def _looked_up(signature: Signature) -> int | None:
 
 
 def _read(signature: Signature, shape: tuple[int, ...] | None) -> int | None:
-    """Return the bytes of indices, selected elements and result. Repeated elements are cached, so they count once."""
+    """Return the bytes of the indices, the selected elements and the result. Elements that are selected again come from
+    the cache."""
     table = signature.inputs[0].tensors[0]
     outputs = signature.outputs or (None if shape is None else (Tensor(shape, table.dtype),))
     written = None if outputs is None else total_bytes(outputs)
@@ -265,7 +266,7 @@ def _read(signature: Signature, shape: tuple[int, ...] | None) -> int | None:
 
 
 def _put(source: int, signature: Signature) -> int | None:
-    """Return the bytes of the indices, of the argument after them, and of the elements written to the first tensor."""
+    """Return the bytes of an operator that writes to selected elements of its first tensor."""
     read, whole = read_bytes(signature.inputs[1:]), read_bytes(signature.inputs[:1])
     written = total_bytes(signature.inputs[source].tensors)
     return None if read is None or written is None or whole is None else read + min(written, whole)
@@ -280,7 +281,7 @@ def _scattered(signature: Signature) -> int | None:
 
 
 def _of_targets(signature: Signature) -> int | None:
-    """Return the bytes of `nll_loss_forward(self, target, …)` or its backward: one element per row."""
+    """Return the bytes of `nll_loss_forward(self, target, …)` or its backward: one target and one element per row."""
     target = next((tensor for tensor in signature.tensors if tensor.dtype.startswith(("int", "uint"))), None)
     size = itemsize(signature.dtype)
     return None if target is None or size is None else (target.nbytes or 0) + prod(target.shape) * size
@@ -292,7 +293,7 @@ MOVED_BY_INDEX: dict[str, Callable[[Signature], int | None]] = {
     "index_select": _selected,
     "gather": lambda signature: _read(signature, signature.shape(2)),  # Each index selects one element.
     "take": lambda signature: _read(signature, signature.shape(1)),
-    "index": lambda signature: _read(signature, None),  # The size of the result is known only if it is recorded.
+    "index": lambda signature: _read(signature, None),  # The size of the result is unknown unless it is recorded.
     "embedding": _looked_up,
     "index_put _index_put_impl": partial(_put, 2),
     "index_add index_copy": partial(_put, 3),

@@ -19,8 +19,8 @@ _REPEATED = "Part of device_self_ns launched before the trace; operator taken fr
 class OperatorRow(WithMean, Row):
     """All calls of one operator, on any thread and at any depth.
 
-    Over all rows, `self_ns` adds up to the CPU time of operators and `device_self_ns` to the GPU time they launched.
-    """
+    The sum of `self_ns` over all rows is the CPU time of operators. The sum of `device_self_ns` is the GPU time that
+    they launched."""
 
     op: str = column("name", "Name of the operator.", "operator")
     shapes: str = column("name", "Shapes of the operator's inputs; empty if not recorded or not requested.")
@@ -37,11 +37,11 @@ class OperatorRow(WithMean, Row):
 
 
 def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow]:
-    """Return one row per operator (and per input shapes), longest GPU self time first, then longest CPU self time.
+    """Return one row per operator (or per operator and input shapes), sorted by GPU self time, then by CPU self time.
 
-    GPU events of replayed graphs belong to the operators of the capture (`Trace.attribution`). Captured calls count
-    once and have no CPU time. Events launched before the trace belong to the operators that launch their repetitions.
-    """
+    GPU events in replayed graphs belong to the operators that launched them during capture (`Trace.attribution`). A
+    captured call is counted once and has no CPU time. An event that was launched before the trace belongs to the
+    operator that launches the same event in later iterations."""
     owner = trace.attribution
     calls = owner.calls
     ops = np.flatnonzero(calls.kind == OP)

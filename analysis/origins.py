@@ -22,9 +22,9 @@ _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 class SourceRow(Row):
     """One source line of the program.
 
-    A line causes the calls and launches that occur while it is the innermost line of your own code (`Op.source`) or, if
-    there is no own code, the innermost line. Backward work belongs to the line of its forward operator. Work that a
-    compiler fused from several lines is divided equally.
+    A call or launch belongs to the innermost line of your own code (`Op.source`) that is running or, if none of your
+    code is running, to the innermost line of all. Backward work belongs to the line of the forward operator. If a
+    compiler fused work from several lines, the work is divided equally among them.
     """
 
     file: str = inferred("name", "Path of the source file.")
@@ -123,9 +123,9 @@ def source_table(trace: Trace) -> Table[SourceRow]:
 
 
 def idle_before(trace: Trace) -> IntColumn:
-    """Return the time in ns that the device was idle before each GPU event.
+    """Return the time (ns) that the device was idle before each GPU event because it waited for the host.
 
-    The value is 0 if the event was launched before the idle time began, because the device did not wait for the host.
+    The value is 0 if the event was launched before the idle time began, because then the host was not the cause.
     """
     gpu, idle = trace.gpu, np.zeros(len(trace.gpu), np.int64)
     launched = np.append(trace.runtime.ts, -1)[gpu.runtime]
@@ -139,10 +139,10 @@ def idle_before(trace: Trace) -> IntColumn:
 
 
 class LineWork:
-    """Source lines that caused each call and each GPU event.
+    """The source lines that caused each call and each GPU event.
 
-    `of_call` has the line per call (index into `Trace.source_table`; −1 for none). `event`, `line`, `share` and `entry`
-    (of the stack) have one entry per pair of a GPU event and a line that caused the event.
+    `of_call` contains the line of each call (index into `Trace.source_table`; −1 if unknown). The arrays `event`,
+    `line`, `share` and `entry` (stack entry) have one element per pair of a GPU event and a line that caused it.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -155,7 +155,7 @@ class LineWork:
         self.event, self.entry, self.line, self.share = event[has], entry[has], line[has], share[has]
 
     def outermost_calls(self) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-        """Return the positions, lines and shares of the calls that are not nested in another call of their line."""
+        """Return the positions, lines and shares of calls, except for calls nested in another call of the same line."""
         trace, calls = self.trace, self.trace.calls
         above = np.where(calls.parent >= 0, self.of_call[calls.parent], -1) if len(calls) else self.of_call
         inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)
@@ -164,9 +164,9 @@ class LineWork:
         return outer[which], _looked_up(trace.source_table.of_entry, entry), share
 
     def totals(self) -> tuple[list[SourceLine], npt.NDArray[np.float64]]:
-        """Return `Trace.source_table` with the lines of own code that called its lines, and the GPU time (ns) per line.
+        """Return all source lines, including own code that only calls other lines, and the GPU time (ns) per line.
 
-        If a line occurs several times in a stack, the stack counts once.
+        If a line occurs several times in one stack, its time is counted once.
         """
         trace, stacks, is_own = self.trace, self.trace.stacks, own_by(self.trace.own_code)
         entries, entry = np.unique(self.entry, return_inverse=True)
@@ -182,11 +182,11 @@ class LineWork:
 def _stacks_of(
     trace: Trace, source: IntColumn, first: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-    """Return the lines that items belong to, as positions of items, stack entries and shares.
+    """Return three arrays with one element for each stack of each call or event: its position, stack entry and share.
 
-    An item with several stacks has one entry per line, with equal shares. Other items have their entry in `first`. In
-    `source` (rows) and `first` (entries), −1 stands for none.
-    """
+    An item with several stacks has one element per source line, with equal shares. Other items have one element, with
+    the stack entry in `first`. `source` contains the row of each item; in `source` and `first`, −1 means that there is
+    none."""
     stacks, of_entry = trace.stacks, trace.source_table.of_entry
     begin = np.searchsorted(stacks.row, source)
     several = np.flatnonzero((source >= 0) & (np.searchsorted(stacks.row, source, side="right") - begin > 1))

@@ -1,7 +1,7 @@
-"""Comparison of two traces by place: by source line and by call path.
+"""Comparison of two traces by source line and by call path.
 
-A line that only moved within its file is one row. Lines with different operators come first. A call path contains the
-names from the outermost call to the call itself.
+If a line only moved within its file, it has one row for both traces. Lines that call different operators in the two
+traces come first. A call path consists of the names of all enclosing calls, outermost first, and of the call itself.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MOST_PAIRS = 1_000_000  # A function with more line pairs than this is aligned by line numbers instead of operators.
+_MOST_PAIRS = 1_000_000  # in functions with more pairs of lines, lines are paired by line number
 _SIMILAR = 0.5  # Two files with different names are matched if at least this share of their functions is identical.
-_Operators = tuple[tuple[str, int], ...]  # operators that a line calls, with the number of calls per iteration
+_Operators = tuple[tuple[str, int], ...]  # the operators that a line calls, and the number of calls per iteration
 
 
 class LineSide(Row):
@@ -54,12 +54,12 @@ class LineRow(Row):
 
     @derived("yes/no")
     def changed(self) -> bool:
-        """True if the line calls different operators, or calls them a different number of times."""
+        """True if the line calls different operators in A and B, or calls them a different number of times."""
         return self.a is None or self.b is None or self.a.operators != self.b.operators
 
     @derived("ns", "B−A")
     def change_ns(self) -> float:
-        """GPU time in B minus GPU time in A; CPU times if neither trace has GPU time."""
+        """GPU time in B minus GPU time in A, or the same difference in CPU time if neither trace has GPU time."""
         sides = [side for side in (self.a, self.b) if side is not None]
         key = "device_ns" if any(side.device_ns for side in sides) else "host_ns"
         before, after = (0.0 if side is None else float(getattr(side, key)) for side in (self.a, self.b))
@@ -67,7 +67,7 @@ class LineRow(Row):
 
     @property
     def what_changed(self) -> str:
-        """Text about the change; "" if `changed` is false."""
+        """Description of the change; "" if `changed` is false."""
         if self.a is None or self.b is None:
             return "only in B" if self.a is None else "only in A"
         return "other operators" if self.changed else ""
@@ -89,12 +89,12 @@ class _Lines(NamedTuple):
 
 
 def line_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[LineRow]:
-    """Return the lines of own code of both traces: lines with different operators first, then by change in time.
+    """Return the lines of your own code: first the lines with different operators in A and B, then by change in time.
 
-    Lines are paired by operators, in order, within functions of the same name.
+    Within functions of the same name, lines that call the same operators are paired in order.
 
     Args:
-        per_iteration: count only work that begins in an iteration, divided by the number of iterations.
+        per_iteration: count only work that begins in an iteration, and divide it by the number of iterations.
     """
     one, other = _lines_of(a, per_iteration), _lines_of(b, per_iteration)
     renamed = _files(one, other)
@@ -141,7 +141,7 @@ def _lines_of(analysis: Analysis, per_iteration: bool) -> _Lines:
 
 
 def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], list[int]]:
-    """Return the positions of lines for each function, in order. `files` maps files of B to their names in A."""
+    """Return the positions of each function's lines, in order. `files` maps file names in B to file names in A."""
     functions: dict[tuple[str, str], list[int]] = {}
     for index in sorted(range(len(lines.lines)), key=lambda index: lines.lines[index][:2]):
         line = lines.lines[index]
@@ -150,7 +150,7 @@ def _by_function(lines: _Lines, files: dict[str, str]) -> dict[tuple[str, str], 
 
 
 def _files(one: _Lines, other: _Lines) -> list[tuple[str, str]]:
-    """Return pairs of paths in A and B that are the same file: the same name, or mostly the same functions."""
+    """Return pairs of paths in A and B that are probably the same file, judging by the path or by the functions."""
     files_a, files_b = ({line.file for line in side.lines} for side in (one, other))
     only_a, only_b = sorted(files_a - files_b), sorted(files_b - files_a)
     functions = [
@@ -180,7 +180,7 @@ def _shared_parts(one: str, other: str) -> int:
 def _aligned(
     one: _Lines, other: _Lines, in_a: Sequence[int], in_b: Sequence[int]
 ) -> list[tuple[int | None, int | None]]:
-    """Return pairs of lines in one function. An entry is None if the trace does not have the line."""
+    """Return pairs of lines (in A, in B) of one function; None if one of the traces does not have the line."""
     if len(in_a) * len(in_b) > _MOST_PAIRS:
         by_number = {one.lines[index].line: index for index in in_a}
         pairs: list[tuple[int | None, int | None]] = [(by_number.pop(other.lines[k].line, None), k) for k in in_b]
@@ -220,7 +220,7 @@ class PathRow(Row):
 
     @derived("name")
     def name(self) -> str:
-        """Name of the call; for annotations, without the running number."""
+        """Name of the call. Annotations do not include their running number."""
         return self.path[-1]
 
     @derived("number")
@@ -254,12 +254,12 @@ class PathRow(Row):
 
 
 def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]:
-    """Return all call paths of both traces: callers before callees, siblings by change in time.
+    """Return the call paths of both traces: callers before callees, and callees of one caller by change in time.
 
-    The change refers to GPU time, or to CPU time if neither trace has GPU events.
+    Changes refer to GPU time or, if neither trace has GPU events, to CPU time.
 
     Args:
-        per_iteration: count only calls that begin in an iteration, divided by the number of iterations.
+        per_iteration: count only calls that begin in an iteration, and divide by the number of iterations.
     """
     names = StringTable()
     codes = [_names(analysis, names) for analysis in (a, b)]
@@ -306,7 +306,7 @@ def _in_order(
     below: dict[int, list[int]] = {}
     for path in order[used[order]].tolist():
         caller = int(above[path])
-        while caller >= 0 and not used[caller]:  # The caller began before the first iteration.
+        while caller >= 0 and not used[caller]:  # skip callers that began before the first iteration
             caller = int(above[caller])
         below.setdefault(caller, []).append(path)
     rows: list[PathRow] = []

@@ -1,4 +1,4 @@
-"""Sequences of kernels that operators launch repeatedly: candidates for fusion."""
+"""Sequences of kernels that operators launch repeatedly, as candidates for fusion."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class KernelSequence(Row):
 
 
 def kernel_sequences(trace: Trace, *, least: int = 3) -> Table[KernelSequence]:
-    """Return the sequences of at least `least` GPU events in one call of a topmost operator, most frequent first.
+    """Return sequences of `least` or more GPU events that one call of a topmost operator launches, most frequent first.
 
-    Unlike `get_frequent_cuda_kernel_sequences` in HTA, this function covers all topmost operators.
-    """
+    HTA's `get_frequent_cuda_kernel_sequences` covers only one operator at a time; this function covers all topmost
+    operators."""
     gpu, calls = trace.gpu, trace.calls
     top = np.append(trace.hierarchy.top, -1)[gpu.call]
     events = np.flatnonzero(top >= 0)

@@ -1,8 +1,8 @@
-"""Operators of serving libraries (vLLM, SGLang, AITER, FlashInfer): bytes moved, and GEMMs, also with packed weights.
+"""Bytes moved by operators of serving libraries (vLLM, SGLang, AITER, FlashInfer), and the dimensions of their GEMMs.
 
-The results of most operators are among the arguments. The name of the operator family shows which results are also
-read: `fused_add_rms_norm` adds in place, `store_cache` writes one row of the cache per token. Of caches
-and tables, only the accessed part counts.
+Most operators receive tensors for their results as arguments. The operator name shows how a result tensor is used:
+`fused_add_rms_norm` adds in place, and `store_cache` writes one cache row per token. Only the accessed rows of caches
+and tables are counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIBRARY = (
 Moved = Callable[[Signature], int | None]
 
 
-# The functions below count the bytes of memory-bound operators.
+# The following functions count the bytes of memory-bound operators.
 
 
 def moved_once(signature: Signature) -> int | None:
@@ -36,19 +36,19 @@ def _like_rows(tensors: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def moved_by_norm(signature: Signature) -> int | None:
-    """Return the bytes of `rms_norm(result, input, weight, …)`, or of a normalization that returns its result."""
+    """Return the bytes of `rms_norm(result, input, weight, …)`, or of a similar operator that returns the result."""
     tensors = signature.tensors
     returned = signature.outputs or (tensors[:1] if len(_like_rows(tensors)) == 1 else ())
     return total_bytes((*tensors, *returned))
 
 
 def moved_by_norm_with_add(signature: Signature) -> int | None:
-    """Return the bytes of `fused_add_rms_norm(input, residual, weight, …)`. It writes to both input and residual.
+    """Return the bytes of `fused_add_rms_norm(input, residual, weight, …)`; it writes both input and residual.
 
-    If one result tensor precedes these arguments, only the residual is written; if two do, neither is written.
-    """
+    If one result tensor precedes these arguments, the operator writes only that tensor and the residual. If two result
+    tensors precede them, it writes only these."""
     tensors = signature.tensors
-    rows = [one for one in tensors if one.shape == tensors[0].shape]  # also quantized results of the same shape
+    rows = [one for one in tensors if one.shape == tensors[0].shape]  # also quantized results if they have this shape
     if len(rows) < 2:
         return None
     written = {2: rows, 3: rows[-1:]}.get(len(rows), [])
@@ -56,14 +56,14 @@ def moved_by_norm_with_add(signature: Signature) -> int | None:
 
 
 def moved_returning_two(signature: Signature) -> int | None:
-    """Return the bytes of `(input, residual, weight, …)` with two results: the normalized sum, and the sum itself."""
+    """Return the bytes of an operator (input, residual, weight, …) that returns both the sum and the normalized sum."""
     rows = _like_rows(signature.tensors)
     returned = signature.outputs or (rows if len(rows) == 2 else [])
     return total_bytes((*signature.tensors, *returned))
 
 
 def moved_by_activation(signature: Signature) -> int | None:
-    """Return the bytes of `silu_and_mul(result, input)`, or of an activation that returns its result."""
+    """Return the bytes of `silu_and_mul(result, input)`, or of a similar activation that returns the result."""
     tensors = signature.tensors
     if len([one for one in tensors if len(one.shape) > 1]) > 1:
         return total_bytes(tensors)
@@ -74,8 +74,8 @@ def moved_by_activation(signature: Signature) -> int | None:
 def moved_rotary(signature: Signature) -> int | None:
     """Return the bytes of `rotary_embedding(positions, query, key, head size, cos and sin, …)`.
 
-    The operator reads and writes the rotated part of query and key, and reads one row of the cosine table per position.
-    """
+    The operator reads and writes only the rotated part of each head, and reads one row of the cosine table per
+    position."""
     positions, table = signature.inputs[0].tensors[0], signature.inputs[4].tensors[0]
     head_size, rotated = signature.inputs[3].value, table.shape[-1]
     heads = [tensor for argument in signature.inputs[1:3] for tensor in argument.tensors]
@@ -86,7 +86,7 @@ def moved_rotary(signature: Signature) -> int | None:
 
 
 def moved_by_rope(signature: Signature) -> int | None:
-    """Return the bytes of other rotary embeddings: one table row per position; in place unless results are recorded."""
+    """Return the bytes of any other rotary embedding. It works in place unless the call has tensors for the results."""
     positions = next((one for one in signature.tensors if "int" in one.dtype and one.numel), None)
     if positions is None:
         return None
@@ -107,14 +107,14 @@ def moved_cache(signature: Signature) -> int | None:
 
 
 def moved_latent_cache(signature: Signature) -> int | None:
-    """Return the bytes of `concat_and_cache_mla(latent, rotated key, cache, indices, …)`: one cache row per index."""
+    """Return the bytes of `concat_and_cache_mla(latent, rotated key, cache, indices, …)`; it writes a row per index."""
     latent, key, cache, indices = (signature.inputs[position].tensors[0] for position in range(4))
     written = (Tensor(latent.shape, cache.dtype), Tensor(key.shape, cache.dtype))
     return total_bytes((latent, key, *written, indices))
 
 
 def moved_by_quantisation(signature: Signature) -> int | None:
-    """Return the bytes of `scaled_fp8_quant(result, input, scale, …)` or a similar quantization, without scales."""
+    """Return the bytes of `scaled_fp8_quant(result, input, scale, …)` or a similar operator, excluding scales."""
     tensors = signature.tensors
     wide = [one for one in tensors if (itemsize(one.dtype) or 0) >= 2 and len(one.shape) > 1]
     narrow = [one for one in tensors if itemsize(one.dtype) == 1 and len(one.shape) > 1]
@@ -125,7 +125,7 @@ def moved_by_quantisation(signature: Signature) -> int | None:
 
 
 def moved_by_quantising_norm(signature: Signature) -> int | None:
-    """Return the bytes of a normalization that returns a quantized result and may add a residual in place."""
+    """Return the bytes of a normalization with a quantized result. It may also add a residual in place."""
     tensors = signature.tensors
     rows = [one for one in tensors if one.shape == tensors[0].shape and (itemsize(one.dtype) or 0) > 1]
     narrow = [one for one in tensors if one.shape == tensors[0].shape and itemsize(one.dtype) == 1]
@@ -136,7 +136,7 @@ def moved_by_quantising_norm(signature: Signature) -> int | None:
 
 
 def moved_by_reduction(signature: Signature) -> int | None:
-    """Return the bytes of an all-reduce. Its result is in place, returned, or among the arguments."""
+    """Return the bytes of an all-reduce. It works in place, returns its result, or receives a tensor for it."""
     tensors = signature.tensors
     rows = _like_rows(tensors)
     return total_bytes((*tensors, *(rows if len(rows) == 1 else ())))
@@ -172,14 +172,14 @@ def memory_bound(name: str) -> Moved | None:
 
 
 def counted_elements(name: str) -> Literal["", "input", "rotated"]:
-    """Return which tensors need one FLOP per element: the first tensor or the rotated tensors."""
+    """Return "input" or "rotated" to select the tensors that need one FLOP per element; "" for other operators."""
     plain = name.partition("::")[2]
     if plain == "rotary_embedding":
         return "rotated"
     return "input" if re.search(r"norm|_and_mul", plain) else ""
 
 
-# `attention.py` and `experts.py` count attention over caches, and experts if the weights are not among the arguments.
+# These operators are counted in `attention.py` (paged attention) and `experts.py` (experts without weight arguments).
 DEPENDS_ON_DATA = (
     "vllm::moe_forward vllm::moe_forward_shared vllm::unified_attention vllm::unified_attention_with_output"
     " vllm::unified_kv_cache_update _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention"
@@ -188,7 +188,7 @@ DEPENDS_ON_DATA = (
 )
 
 
-# The functions below find the GEMMs of serving libraries.
+# The following functions find the GEMMs of serving libraries.
 
 _GEMM = re.compile(
     r"(?:vllm|_C|_rocm_C|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm|bitsandbytes|torchao|quantized"
@@ -201,7 +201,7 @@ _FOUR_BITS = re.compile(r"a4w4|fp4|nvfp4|int4_int4")
 
 
 class LibraryProduct(NamedTuple):
-    """Dimensions of `batch` GEMMs (m, k) · (k, n), and the stored tensors of the GEMMs."""
+    """Dimensions of `batch` GEMMs (m, k) · (k, n), and the tensors that store the operands."""
 
     batch: int
     m: int
@@ -209,11 +209,11 @@ class LibraryProduct(NamedTuple):
     k: int
     rows: Tensor
     weights: Tensor
-    returned: Tensor | None  # the result, unless it is among the arguments
+    returned: Tensor | None  # the result, unless the call has a tensor for it
 
     @property
     def dtype(self) -> str:
-        """Dtype of the computation: that of the rows, because kernels convert weights with fewer bits."""
+        """Dtype of the computation: the dtype of the rows, because kernels convert weights that have fewer bits."""
         return "float4" if self.rows.dtype == "uint8" else self.rows.dtype
 
 
@@ -223,13 +223,13 @@ def is_library_product(name: str) -> bool:
 
 
 def library_product(name: str, signature: Signature) -> LibraryProduct | None:
-    """Return the GEMM that a call computes; None if no assignment of dimensions fits, or several fit.
+    """Return the GEMM that a call computes; None unless the shapes determine its dimensions.
 
-    Libraries order arguments differently. Rows are (…, k). Weights are (n, k) or (k, n), with several elements packed
-    into one along k, or along n if an argument shows n: the result (…, n), scales (…, n), or numbers m, n, k. If
-    several assignments fit, the best evidence decides: first the result, then another tensor with n, then weights
-    directly after the rows, then the largest k (because scales also fit each other).
-    """
+    Libraries order arguments differently. Rows have the shape (…, k). Weights have the shape (n, k) or (k, n). One
+    element may pack several values along k. It may also pack them along n, if another argument shows n: the result (…,
+    n), the scales (…, n), or the numbers m, n, k. If several pairs of tensors fit, the best one is a pair for which the
+    result fits, then one for which another tensor shows n, then one in which the weights directly follow the rows, then
+    the one with the largest k (because scales also fit each other)."""
     tensors = [one for one in signature.tensors if len(one.shape) >= 2 and one.numel]
     numbers = [argument.value for argument in signature.inputs if type(argument.value) is int]
     wide = 2 if _FOUR_BITS.search(name) else 1
@@ -251,7 +251,7 @@ def library_product(name: str, signature: Signature) -> LibraryProduct | None:
 def _fitting(
     rows: Tensor, weights: Tensor, others: list[Tensor], numbers: list[int], wide: int
 ) -> Iterator[LibraryProduct]:
-    """Yield the possible GEMMs of two tensors. `wide` is the number of values per stored element of the rows."""
+    """Yield the possible GEMMs of two tensors. `wide` is the number of values in each stored element of the rows."""
     batched = len(rows.shape) == len(weights.shape) == 3 and rows.shape[0] == weights.shape[0]
     if not batched and len(weights.shape) != 2:
         return
@@ -270,7 +270,7 @@ def _fitting(
         yield LibraryProduct(batch, m, n, k, rows, weights, returned)
 
 
-_HALF, _WORD = 2, 4  # bytes per result element, and bytes per packed element (which holds four or eight weights)
+_HALF, _WORD = 2, 4  # bytes per result element, and bytes per element that packs four or eight weights
 
 
 def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ class _Rates:
     prefill_tokens: int | None
     decode_tokens: int | None
     time_ns: int
-    wait_ns: int | None  # sum of the waiting times of all output tokens; None if the number of tokens is unknown
+    wait_ns: int | None  # total time that requests waited for their tokens; None if the number of tokens is unknown
 
     @derived("tokens", "tokens/s")
     def tokens_per_second(self) -> float | None:
@@ -31,7 +31,7 @@ class _Rates:
 
     @derived("ns", "per output")
     def ns_per_output_token(self) -> float | None:
-        """Mean time that a decode request waits for each token."""
+        """Mean time that a request waits for each of its output tokens."""
         return self.wait_ns / self.decode_tokens if self.wait_ns is not None and self.decode_tokens else None
 
     @derived("ns", "per prefill")
@@ -110,7 +110,7 @@ class ServingPhase(_Rates, Row):
 
 
 def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
-    """Return the steps that a serving engine marks with annotations, in order; empty for other traces."""
+    """Return the serving engine's steps, in order; empty if the trace has no annotations of a serving engine."""
     steps, gpu, rows = trace.steps, trace.gpu, Table(ServingStep)
     if not steps.batches:
         return rows
@@ -143,7 +143,7 @@ def serving_steps(trace: Trace, work: Work) -> Table[ServingStep]:
 
 
 def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
-    """Return one row per phase in the order of `PHASES` and, if there are several steps, a row for all phases."""
+    """Return one row per phase, in the order of `PHASES`. With several steps, the last row covers all phases."""
     rows = Table(ServingPhase)
     for phase in PHASES:
         if own := [step for step in steps if step.phase == phase]:
@@ -156,7 +156,7 @@ def serving_phases(steps: Sequence[ServingStep]) -> Table[ServingPhase]:
 
 
 class PhaseChange(Row):
-    """One phase in two traces. `a` or `b` is None if that trace has no step of the phase."""
+    """One phase in two traces. `a` or `b` is None if the trace does not have steps in this phase."""
 
     phase: str = column("text", "Phase: prefill, decode, mixed, or all.")
     a: ServingPhase | None = nested(ServingPhase, "A")
@@ -169,7 +169,7 @@ class PhaseChange(Row):
 
 
 def phase_changes(a: Sequence[ServingPhase], b: Sequence[ServingPhase]) -> Table[PhaseChange]:
-    """Return one row per phase that occurs in either trace, in order."""
+    """Return one row for each phase that occurs in one of the traces or in both, in the order of `PHASES`."""
     sides = [{row.phase: row for row in rows} for rows in (a, b)]
     names = [name for name in (*PHASES, ALL_PHASES) if any(name in side for side in sides)]
     return Table(PhaseChange, (PhaseChange(name, *(side.get(name) for side in sides)) for name in names))
@@ -192,12 +192,12 @@ def _total(steps: Sequence[ServingStep], name: str) -> int | None:
 
 
 def _next(before: str, step: str) -> bool:
-    """Return whether two steps, named by ordinals, are consecutive."""
+    """Return whether a step directly follows another, judging by their numbers; True if a step has no number."""
     return not (before.isdecimal() and step.isdecimal()) or int(step) == int(before) + 1
 
 
 def _busy_until(busy: tuple[Intervals, IntColumn], ts: int) -> int:
-    """Return the total time that the intervals cover before `ts`. `busy` also has the running sum of their lengths."""
+    """Return the busy time before `ts`. `busy` consists of the busy intervals and their cumulative lengths."""
     spans, length = busy
     begun = int(np.searchsorted(spans.start, ts))
     return int(length[begun - 1]) - max(0, int(spans.end[begun - 1]) - ts) if begun else 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _ALLOWED = ("SELECT", "EXPLAIN")
-# These settings forbid files, network, Python variables, extensions and spilling to disk. DuckDB applies them in order.
+# These settings block files, the network, Python variables, extensions and spilling to disk; their order matters.
 _SANDBOX = {
     **dict.fromkeys(("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions"), "false"),
     **{"python_enable_replacements": "false", "temp_directory": "", "allow_community_extensions": "false"},
@@ -38,18 +38,18 @@ MEMORY = "2GB"  # the default memory limit of a query
 _SHOWN = 20
 _BATCH = 100_000  # number of rows that are fetched at a time
 _WORD = re.compile(r"[a-z_]+")
-# Parquet or JSON cannot represent these DuckDB types, also in lists and structs. Their values become text.
+# Python, JSON or Parquet cannot represent these DuckDB types, so columns that contain them become text.
 _NO_VALUE = re.compile(r"\b(INTERVAL|UNION|BIT|BIGNUM|VARINT)\b")
 # These types have values that Python cannot represent, such as infinite timestamps and dates after the year 9999.
 _TEMPORAL = re.compile(r"DATE|TIME")
-_TEXT_CELL = 150  # memory per cell, without its characters, for formatting a table as text
+_TEXT_CELL = 150  # estimated bytes per cell of a table that is formatted as text, in addition to its characters
 FRAMES, RANKS = ("ops", "kernels"), "ranks"
-SQL_TABLES = (*FRAMES, *VIEWS, RANKS)  # two data frames, the stored tables, and a table with one row per rank
+SQL_TABLES = (*FRAMES, *VIEWS, RANKS)  # two data frames, views of the stored tables, and a table with one row per rank
 
 
 @dataclass(frozen=True, eq=False)
 class QueryResult:
-    """Result of a query as a `pyarrow.Table`. `limit` is the maximum size in bytes of its text form."""
+    """Result of a query, held as a `pyarrow.Table`. `limit` is the maximum size of the result as text, in bytes."""
 
     arrow: Any
     limit: float | None = None
@@ -79,7 +79,7 @@ class QueryResult:
         return self.arrow
 
     def to_text(self, width: int | None = None) -> str:
-        """Return the rows as text for the terminal. Raises UsageError if they exceed the memory limit of queries."""
+        """Return the rows as text for the terminal. Raises UsageError if the text would exceed the memory limit."""
         cells = len(self) * len(self.columns)
         if self.limit is not None and cells * _TEXT_CELL + self.arrow.nbytes > self.limit:
             problem = f"{len(self):,} rows as text exceed the memory limit"
@@ -99,8 +99,8 @@ class SqlTables:
     """The tables `SQL_TABLES` of some ranks, each with a column `rank`. A table is created when a query first names it.
 
     Args:
-        traces: traces by rank.
-        stored: folders of Parquet files and their ranks (None for all), read as far as queries need them.
+        traces: maps each rank to its trace.
+        stored: maps folders of Parquet files to the ranks to read (None: all). Queries read only the files they need.
         memory: memory limit of queries, in DuckDB notation.
 
     Raises:
@@ -135,7 +135,7 @@ class SqlTables:
         self._connection.execute("set lock_configuration = true")
 
     def query(self, sql: str) -> QueryResult:
-        """Run one SELECT or EXPLAIN. Raises UsageError for other statements, SQL errors and too much memory."""
+        """Run one SELECT or EXPLAIN. Raises UsageError for other statements and SQL errors, or if memory runs out."""
         try:
             statements = self._connection.extract_statements(sql)
             if len(statements) != 1:
@@ -150,7 +150,7 @@ class SqlTables:
             raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join(SQL_TABLES)}") from None
 
     def _fetched(self, relation: Any) -> Any:
-        """Return the rows as an Arrow table of values that Python, JSON and Parquet can represent."""
+        """Return the rows as an Arrow table. Values that Python, JSON or Parquet cannot represent become text."""
         types = list(map(str, relation.types))
         texts = {index for index, kind in enumerate(types) if _NO_VALUE.search(kind)}
         names = _distinct(relation.columns)
@@ -162,7 +162,7 @@ class SqlTables:
         return rows.rename_columns(names)
 
     def _rows(self, relation: Any) -> Any:
-        """Return the rows as an Arrow table. DuckDB's limit excludes it, so memory use may double."""
+        """Return the rows as an Arrow table. DuckDB's limit does not include this table, so memory use may double."""
         read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # needed for older DuckDB
         reader, batches, size = read(_BATCH), [], 0
         for batch in reader:
@@ -238,7 +238,7 @@ class SqlTables:
 
 
 def _with_texts(relation: Any, texts: Collection[int], names: Sequence[str]) -> Any:
-    """Return a relation in which some columns (given by position) are converted to text."""
+    """Return a relation in which the columns at the positions `texts` are converted to text."""
     if not texts:
         return relation
     columns = ", ".join(f"c{index}::varchar" if index in texts else f"c{index}" for index in range(len(names)))
@@ -287,7 +287,7 @@ def _cell(value: Any) -> str | int | float | None:
     return value if value is None or type(value) in (str, int, float) else str(value)
 
 
-_IN_MEMORY = 4  # At most this many ranks have tables in memory at the same time.
+_IN_MEMORY = 4  # maximum number of ranks with tables in memory at the same time
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ _ROUNDED = 512  # Allocators use blocks of this size, except on CPU (kMinBlockSi
 
 @dataclass(frozen=True)
 class Storages:
-    """Storages of tensors. Each lifetime is a separate entry, because ids are reused after a storage is freed."""
+    """Lifetimes of tensor storages. Ids are reused after a storage is freed, so one id may have several lifetimes."""
 
     device: list[str]  # formatted like `str(torch.device)`
     bytes: IntColumn  # size in bytes, rounded up to whole blocks of the device's allocator
@@ -37,17 +37,17 @@ class Storages:
         return len(self.device)
 
     def any_use(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return a mask of the storages that any wanted call uses. `wanted` has one entry per call."""
+        """Return a mask of the storages that at least one wanted call uses. `wanted` has one entry per call."""
         before = np.concatenate([[0], np.cumsum(wanted[self.uses])])
         used: npt.NDArray[np.bool_] = before[self.first[1:]] > before[self.first[:-1]]
         return used
 
 
 def storages_of(trace: Trace) -> Storages:
-    """Return the storages of the tensors in an ET; empty if there are no storage ids (as in a Kineto trace alone).
+    """Return the storages of an ET's tensors; empty if no storage ids are recorded, as in a Kineto trace alone.
 
-    A storage begins with the innermost call that returns it but did not receive it. If no call does, the storage
-    existed before the trace.
+    A storage is created by the innermost call that returns it without having received it. If there is no such call, the
+    storage existed before the trace.
     """
     calls = trace.calls
     ops = np.flatnonzero(calls.kind == OP) if trace.outputs_recorded else np.zeros(0, np.int64)
@@ -72,11 +72,11 @@ def storages_of(trace: Trace) -> Storages:
 
 
 def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn, IntColumn, npt.NDArray[np.bool_]]:
-    """Return the uses of storages, sorted by storage and time, as calls, tensors (positions in `tensors`) and flags.
+    """Return the uses of storages by storage and time, as three arrays: call, position in `tensors`, and a flag.
 
-    A call uses its inputs at its start and its outputs at its end. A flagged entry is not a use: it marks the start of
-    a call that returns a storage but did not receive it. `call` contains the call per tensor.
-    """
+    A call uses its inputs when it starts and its outputs when it ends. Entries with the flag are not uses. They mark
+    the start of a call that returns a storage without having received it. The argument `call` contains the call of each
+    tensor."""
     calls, output = trace.calls, tensors.output
     key = call * MAX_STORAGE + tensors.storage
     fresh = np.flatnonzero(output & ~among(key, key[~output]))
@@ -84,7 +84,7 @@ def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn
     rank = np.concatenate([np.where(output, 2, 1), np.zeros(len(fresh), np.int64)])
     call = call[tensor]
     start, end = (2 * (column[call] - trace.span.start) for column in (calls.ts, calls.end))
-    moment = np.where(rank == 2, np.maximum(end, start + 1), start + 1)  # at equal times, ends come before starts
+    moment = np.where(rank == 2, np.maximum(end, start + 1), start + 1)  # at equal times, ends precede starts
     order = np.lexsort((np.where(rank == 2, -call, call), rank, moment, tensors.storage[tensor]))
     tensor = tensor[order]
     return call[order], tensor, rank[order] == 0

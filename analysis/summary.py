@@ -67,10 +67,10 @@ def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
 
 @dataclass(frozen=True)
 class Analysis(Suggests):
-    """The analysis of one trace. The functions that create its tables describe them.
+    """The analysis of one trace. The docstring of the function that creates a table describes the table.
 
     Attributes:
-        devices: devices with known peaks, by device number.
+        devices: maps device numbers to devices with known peaks.
         notes: sentences about missing data.
     """
 
@@ -208,7 +208,7 @@ def analyze(
     Args:
         own_devices: user-defined devices, checked before the built-in table.
         annotation: part of the names of the annotations that mark iterations.
-        by_shape: separate operators with different shapes in `host_ops` and `operators`.
+        by_shape: if true, `host_ops` and `operators` have separate rows for different shapes.
     """
     trace = with_unattached(trace)
     devices = find_devices(trace, own_devices)
@@ -243,7 +243,7 @@ def _missing(trace: Trace) -> list[str]:
 
 
 def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
-    """Return the CPU time of topmost operators by name (and by shapes), longest first."""
+    """Return the CPU time of topmost operators, by name (or by name and shapes), longest first."""
     calls, top = trace.calls, trace.hierarchy.top
     ops = np.flatnonzero(top == np.arange(len(calls)))
     if not len(ops):
@@ -295,7 +295,7 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
 
 
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
-    """Return all tables as rows of plain values, with tables of plugins last."""
+    """Return each table as a list of rows with plain values. Tables of plugins come last."""
     return {name: table_of(analysis, name).plain() for name in (*TABLES, *analysis.others)}
 
 

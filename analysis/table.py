@@ -31,7 +31,7 @@ from ..trace.text_tables import Cell, number, share
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
-else:  # This import is only for type checkers; `typing` contains it since Python 3.11.
+else:  # only type checkers need this import; `typing` has it since Python 3.11
 
     def dataclass_transform(**_: Any) -> Callable[[type], type]:
         return lambda cls: cls
@@ -44,14 +44,14 @@ _DTYPES = {"int": "int64", "float": "float64", "bool": "bool"}
 
 class Column(NamedTuple):
     name: str
-    # The unit is ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, count, yes/no, text, name (recorded text),
-    # number (such as a rank) or share (1 is 100%).
+    # Unit: ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, count, yes/no, text, name, number or share.
+    # A name is recorded text, a number identifies something such as a rank, and a share of 1 means 100%.
     unit: str
     dtype: str  # "int64", "float64", "bool" or "text"
     null: bool
     certainty: str
     doc: str
-    heading: str  # shown as heading in the terminal and on the page, without the unit
+    heading: str  # heading in the terminal and on the page, where the unit is added
 
     @classmethod
     def of(cls, name: str, declared: _Declared, annotation: Any, doc: str = "") -> Column:
@@ -68,18 +68,18 @@ class _Declared(NamedTuple):
     heading: str
     certainty: str
     joined: str = ""
-    row: type[Row] | None = None  # the nested row class; only for `nested`
+    row: type[Row] | None = None  # the class of the nested row; only set by `nested`
 
 
 def column(
     unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING, certainty: str = CONFIRMED
 ) -> Any:
-    """Declare a field of a row as a column. `joined` is the separator for printing the items of a tuple."""
+    """Declare a field of a row as a column. `joined` is the separator between the items of a tuple."""
     return field(default=default, metadata={"column": _Declared(unit, doc, heading, certainty, joined)})
 
 
 def inferred(unit: str, doc: str, heading: str = "", *, joined: str = "", default: Any = MISSING) -> Any:
-    """Declare a column with values that a rule derives."""
+    """Declare a column with inferred values: a rule derives them from the recording."""
     return column(unit, doc, heading, joined=joined, default=default, certainty=INFERRED)
 
 
@@ -92,7 +92,7 @@ T = TypeVar("T")
 
 
 class Derived(Generic[T]):
-    """A property that is also a column."""
+    """A property of a row that is also a column of its table."""
 
     def __init__(self, declared: _Declared, make: Callable[[Any], T]) -> None:
         self.declared, self.make, self.__doc__ = declared, make, make.__doc__
@@ -117,12 +117,12 @@ def derived(unit: str, heading: str = "", certainty: str = CONFIRMED) -> Callabl
 
 
 def series(unit: str, doc: str, make: Callable[[Any], T], certainty: str = CONFIRMED) -> Derived[T]:
-    """Declare a column of a class with many rows per object. `make` returns the values of all rows."""
+    """Declare a column of a frame (a single object with all rows). `make` returns the values of all rows."""
     return Derived(_Declared(unit, doc, "", certainty), make)
 
 
 class Scale(NamedTuple):
-    """How the terminal prints a number: unit, divisor and number of decimals."""
+    """Unit symbol, divisor and number of decimals that the terminal uses for a kind of number."""
 
     symbol: str
     size: float
@@ -139,7 +139,7 @@ _SCALES = {
 
 
 class TextColumn(NamedTuple):
-    """A column, such as a row label, that only the terminal and the page show."""
+    """A column, such as a row label, that is shown in the terminal and on the web page but is not exported."""
 
     title: str
     value: Callable[[Any], Any]
@@ -171,7 +171,7 @@ class NumberColumn(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """Title with the unit, unless the title of the table already contains the unit."""
+        """Title of the column, with the unit unless the title of the table already contains it."""
         if self.scale is None:
             return self.title
         if self.title.lower() == self.unit:
@@ -194,12 +194,12 @@ class NumberColumn(NamedTuple):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(column, inferred, nested))
 class Row(Suggests):
-    """Base class of table rows: a frozen dataclass; its declared fields and properties are columns."""
+    """Base class of table rows. A row is a frozen dataclass, and its declared fields and properties are columns."""
 
     title: ClassVar[str] = ""
     # Columns shown in the terminal; empty means all. The first column contains names. "mean_ns µs" prints a time in µs.
     shown: ClassVar[tuple[str | TextColumn, ...]] = ()
-    above: ClassVar[Callable[[Any], str] | None] = None  # the text of an extra line above each row, used for long names
+    above: ClassVar[Callable[[Any], str] | None] = None  # returns an extra line to print above a row, for long names
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, repr=False)(cls)
@@ -209,7 +209,7 @@ class Row(Suggests):
     @classmethod
     @cache
     def columns(cls) -> tuple[Column, ...]:
-        """All columns: fields, then properties, base classes first. Columns of a nested row `a` start with "a_"."""
+        """All columns: fields, then properties; base classes first. Columns of a nested row `a` start with "a_"."""
         made = []
         for name, (declared, kind) in cls._declared().items():
             if declared.row is None:
@@ -277,7 +277,7 @@ SELF_COLUMNS = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_
 
 
 def repeated(row: Any) -> str:
-    """Return a mark if some of the row's GPU time is attributed through repetitions; "" for other rows."""
+    """Return a note if a share of the row's GPU time is attributed by repetition; "" otherwise."""
     return f" ({share(row.repeated_ns / row.device_self_ns)} by repetition)" if row.repeated_ns else ""
 
 
@@ -312,11 +312,11 @@ class PlainRows(Suggests):
         return shortened(f"<{len(self):,} rows: {', '.join(self._frame())}>", 79)
 
 
-_LINES, _SHOWN, _WIDTH = 24, 20, 80  # maximum lines per screen, rows per repr, and columns per line
+_LINES, _SHOWN, _WIDTH = 24, 20, 80  # maximum numbers of lines per screen, rows per repr, and characters per line
 
 
 def listed(tables: Mapping[str, Sized]) -> str:
-    """Return the names and sizes of tables. All empty tables share one line."""
+    """Return one line with name and size for each table. Empty tables share the last line."""
     full = [f"{name:18} {len(rows):,} rows" for name, rows in tables.items() if len(rows)]
     if len(full) > _LINES - 2:
         full = [*full[: _LINES - 3], f"… {len(full) - _LINES + 3} more"]
@@ -334,7 +334,7 @@ class Records(Suggests, list[T]):
         **{"rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`"}
     }
 
-    if not TYPE_CHECKING:  # This keeps the types of `list` for type checkers.
+    if not TYPE_CHECKING:  # type checkers use the types of `list`
 
         def __getitem__(self, index: Any) -> Any:
             if isinstance(index, str):
@@ -379,7 +379,7 @@ class Table(Records[R]):
 
 
 class WithMean:
-    """Mix-in for rows with a total_ns summed over `count` events."""
+    """Mix-in for rows in which total_ns is a sum over `count` events."""
 
     guesses: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("duration", "duration_ns", "dur", "time", "cuda_time", "self_cpu_time_total"), "`total_ns` or `mean_ns`"

@@ -12,7 +12,7 @@ from .table import Row, Table, TextColumn, column, derived
 
 
 class TopRow(Row):
-    """All work that has the same name, summed over all traces."""
+    """All work with one name (for example, of one kernel or module), summed over all traces."""
 
     name: str = column("name", "Full name.")
     label: str = column("name", "Short name.")
@@ -26,7 +26,7 @@ class TopRow(Row):
 
     @derived("ns", "mean")
     def mean_ns(self) -> float | None:
-        """Mean GPU time; mean CPU time if there is no GPU time."""
+        """Mean GPU time per event, or mean CPU time if there is no GPU time."""
         return (self.device_ns or self.host_ns) / self.count if self.count else None
 
 
@@ -39,7 +39,7 @@ class _TopPart(NamedTuple):
 
 
 def top_table(analyses: Sequence[Analysis], by: str = "kernel") -> Table[TopRow]:
-    """Return rows grouped by one of `TOP_BY`, most time first. Equal names in several traces share a row."""
+    """Return rows grouped by one of `TOP_BY`, most time first. Rows with the same name are merged across traces."""
     sums: dict[str, _TopPart] = {}
     for part in (part for analysis in analyses for part in TOP_BY[by](analysis)):
         known = sums.get(part.name)

@@ -28,7 +28,7 @@ _BIGGEST = 5
 
 
 class Side(Row):
-    """One operator or kernel in one trace. Values are averages per iteration if iterations are compared."""
+    """One operator or kernel in one trace. The values are averages per iteration if iterations are compared."""
 
     count: float = column("count", "Number of runs.")
     total_ns: float = column("ns", "Sum of the durations of all runs.")
@@ -43,7 +43,7 @@ class Side(Row):
 
 
 class DiffRow(Row):
-    """One operator or kernel in both traces. `a` or `b` is None if that trace does not have it."""
+    """One operator or kernel in both traces. `a` or `b` is None if it does not occur in that trace."""
 
     name: str = column("name", "Name of the operator or kernel.")
     a: Side | None = nested(Side, "A")
@@ -56,13 +56,13 @@ class DiffRow(Row):
 
     @derived("share", "B/A")
     def ratio(self) -> float | None:
-        """Total in B divided by total in A; null if B lacks the row or the total in A is 0."""
+        """Total in B divided by total in A; null if the row does not occur in B or the total in A is 0."""
         return self.b.total_ns / self.a.total_ns if self.a and self.b and self.a.total_ns else None
 
 
 @dataclass(frozen=True)
 class Difference(Suggests):
-    """A comparison of two traces. Rows are sorted by change, greatest first."""
+    """A comparison of two traces. The rows of each table are sorted by change, greatest first."""
 
     a: str
     b: str
@@ -77,7 +77,7 @@ class Difference(Suggests):
     total_b: float
     ops: list[DiffRow]
     kernels: list[DiffRow]
-    latency_a: float  # ns per iteration if iterations are compared, or else the duration of the trace; 0 if unknown
+    latency_a: float  # ns of a mean iteration, or of the trace if whole traces are compared; 0 if unknown
     latency_b: float
     damage: tuple[str, ...] = ()  # sentences about damage in the files
     paths: list[PathRow] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Difference(Suggests):
         return flat_tables(self.sided())
 
     def sided(self) -> dict[str, Table[Any]]:
-        """Return the tables of both traces: `ops`, `kernels`, `paths`, `phases`, `lines` and `time_by_phase`."""
+        """Return the tables that compare the traces: `ops`, `kernels`, `paths`, `phases`, `lines`, `time_by_phase`."""
         kinds: dict[str, type[Row]] = {"ops": DiffRow, "kernels": DiffRow, "paths": PathRow, "phases": PhaseChange}
         kinds |= {"lines": LineRow, "time_by_phase": DiffRow}
         return {name: Table(kind, getattr(self, name)) for name, kind in kinds.items()}
@@ -110,16 +110,16 @@ class Difference(Suggests):
 
 
 def flat_tables(tables: Mapping[str, Iterable[Row]]) -> NamedTables:
-    """Return tables with nested rows flattened into columns."""
+    """Return tables in which nested rows are flattened into columns."""
     return NamedTables((name, PlainRows(row.flat() for row in rows)) for name, rows in tables.items())
 
 
 def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> Difference:
-    """Compare two traces, also from different devices. If both have iterations, compare mean iterations.
+    """Compare two traces; they may come from different devices. If both have iterations, compare mean iterations.
 
     Args:
-        by_shape: match operators by name and shapes. total: compare the whole traces even if both have iterations.
-    """
+        by_shape: match operators by name and shapes.
+        total: compare the whole traces even if both have iterations."""
     per_iteration = bool(a.iterations and b.iterations) and not total
     one, other = _ComparedPart.of(a, per_iteration), _ComparedPart.of(b, per_iteration)
     files = a.trace.file, b.trace.file, device_names(a.trace), device_names(b.trace), per_iteration
@@ -137,7 +137,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
 
 
 def _by_phase(trace: Trace, part: _ComparedPart, on_gpu: bool) -> dict[str, Side]:
-    """Return the GPU time per phase or, if not `on_gpu`, the CPU time of the phase's operators excluding callees."""
+    """Return the GPU time of each phase or, if not `on_gpu`, the CPU time of its operators without their callees."""
     if on_gpu:
         phase, ns = np.asarray(trace.origin.gpu_phase)[part.events], np.asarray(trace.gpu.dur)[part.events]
     else:
@@ -159,7 +159,7 @@ def _latency(analysis: Analysis, per_iteration: bool) -> float:
 
 
 def regressions(difference: Difference, limit: float) -> list[str]:
-    """Return sentences about GPU time or latency that is higher in B than in A by more than a limit (0.05 is 5%)."""
+    """Return a sentence for the GPU time, and for the latency, if B exceeds A by more than a limit (0.05 means 5%)."""
     span = "time of an iteration" if difference.per_iteration else "time of the whole trace"
     device = "device time", difference.total_a, difference.total_b
     pairs = (device, (span, difference.latency_a, difference.latency_b))
@@ -174,7 +174,7 @@ def regressions(difference: Difference, limit: float) -> list[str]:
 
 @dataclass(frozen=True)
 class _ComparedPart:
-    """The part of a trace that is compared; `iterations` is empty for a whole trace."""
+    """The part of a trace that is compared. `iterations` is empty if it is the whole trace."""
 
     breakdown: list[BreakdownRow]
     kernels: list[KernelRow]
@@ -203,7 +203,7 @@ class _ComparedPart:
 
 
 def in_iterations(trace: Trace, events: IntColumn) -> Trace:
-    """Return a trace that keeps only some GPU events (given by position)."""
+    """Return a trace that keeps only the GPU events at these positions."""
     return trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(events)))
 
 
@@ -222,7 +222,7 @@ def _ops(part: _ComparedPart, by_shape: bool) -> dict[str, Side]:
 
 
 def _kernels(part: _ComparedPart) -> dict[str, Side]:
-    """Return the kernels by name. Shares of peaks are averages weighted by time."""
+    """Return the kernels by name. Peak shares are averages, weighted by time."""
     groups = defaultdict(list)
     for row in part.kernels:
         groups[row.kernel].append(row)

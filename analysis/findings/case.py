@@ -1,4 +1,4 @@
-"""Input of detectors: traces and everything derived from them, each computed once."""
+"""The input of detectors: traces, and cached results that detectors derive from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
     """One trace, or all ranks of a job.
 
     Attributes:
-        traces: one per rank, including GPU events that could not be attached to a row (`trace.unattached`).
+        traces: one trace per rank, extended by the GPU events that were not attached to any row (`trace.unattached`).
 
     Example:
         >>> case = Case([trace])
@@ -90,12 +90,12 @@ class Case:
 
     @cached_property
     def graph(self) -> ReplayGraph:
-        """Replay graph of all ranks. Rows are consecutive across ranks; communications connect the ranks."""
+        """Replay graph of all ranks. Communications connect the ranks; rows are numbered consecutively across ranks."""
         if len(self.graphs) > 1:
             from ...timeline.rank_coupling import join_ranks
 
             return join_ranks(list(self.graphs))
-        # `self.trace` has the same rows and has already cached the derived data.
+        # `self.trace` has the same rows, and its derived data is already cached.
         return self.graphs[0].of_trace(self.trace)
 
     @cached_property
@@ -117,17 +117,17 @@ class Case:
 
     @cached_property
     def unrecorded(self) -> tuple[Replay, ...]:
-        """Replays with the usual, the least and the most profiler overhead removed; () if the overhead is small."""
+        """Replays with the usual, minimum and maximum profiler overhead removed; () if the overhead is small."""
         return without_recording_replays(self.base, self.constants)
 
     @property
     def timelines(self) -> tuple[Replay, ...]:
-        """Timelines on which gains are estimated. The first timeline assumes the usual profiler overhead."""
+        """Replays that gains are estimated on. The first replay assumes the usual profiler overhead."""
         return self.unrecorded or (self.base,)
 
     @property
     def untraced_ns(self) -> int:
-        """Makespan without profiler overhead; gains are shares of it."""
+        """Makespan without the profiler overhead. Gains are reported as shares of this time."""
         return self.timelines[0].makespan_ns
 
     @cached_property
@@ -152,11 +152,11 @@ class Case:
 
     @property
     def bounds(self) -> IntColumn:
-        """Minimum time at the device peaks, int64 ns per event of `analysis.trace.gpu`; −1 if unknown."""
+        """Minimum time of each event of `analysis.trace.gpu` at the device peaks, int64 ns; −1 if unknown."""
         return self.all_bounds[0]
 
     def once(self, make: Callable[[Case], _Made], name: str) -> _Made:
-        """Return `make(self)`, computed once and shared by all detectors under `name`."""
+        """Return `make(self)`. The result is cached under `name`, so all detectors share it."""
         if name not in self._made:
             self._made[name] = make(self)
         made: _Made = self._made[name]
@@ -164,7 +164,7 @@ class Case:
 
     @cached_property
     def row_bounds(self) -> IntColumn:
-        """Minimum time at the device peaks, int64 ns per row of `graph`; −1 if unknown."""
+        """Minimum time of each row of `graph` at the device peaks, int64 ns; −1 if unknown."""
         parts = []
         for trace, analysis, bounds in zip(self.traces, self.analyses, self.all_bounds, strict=True):
             part, source = np.full(len(trace), -1, np.int64), analysis.trace.gpu.source

@@ -23,16 +23,16 @@ from .places import where_of
 from .proofs import time_of_rows
 from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
 
-# A transfer is reported only if more than this share is exposed. Bucketing cannot do better: if it uses three buckets,
-# the last bucket (a third) stays exposed, because no compute is left to hide it.
+# A transfer is reported only if more than this share of it is exposed. Bucketing cannot hide everything.
+# With three buckets, the last bucket (a third of the transfer) stays exposed, because no compute is left to hide it.
 HIDDEN_AS_A_RULE = 0.4
 # Assumed number of pieces per transfer. Compute hides all pieces except the last.
 # More pieces would add latency, and compute would hide little more.
 PIECES = 4
-# Maximum size of a small message. At 1 GB/s, its transfer takes less time than the start of a collective.
+# Maximum size of a small message. Even at 1 GB/s, the transfer takes less time than starting the collective.
 SMALL_BYTES = 256 << 10
-FEWEST_SMALL = 8  # This counts messages per kind, group and step. A buffer is not worthwhile for fewer small messages.
-BUCKET_BYTES = 25 << 20  # the default bucket size of DDP (`bucket_cap_mb=25`)
+FEWEST_SMALL = 8  # minimum number of small messages per kind, group and step; fewer do not justify a shared buffer
+BUCKET_BYTES = 25 << 20  # DDP's default bucket size (`bucket_cap_mb=25`)
 _ISSUES = re.compile(r"_?c10d(?:_functional)?::(?!wait_tensor)")
 _ADVICE = {
     "all_reduce": "overlap the reduction with the backward pass: use DDP with several buckets (bucket_cap_mb below the "
@@ -249,7 +249,7 @@ def _latency(size: IntColumn, ns: IntColumn) -> tuple[float, bool]:
 
 
 def name_of(rank: RankTimes, at: IntColumn) -> str:
-    """Return the most common name among some communications."""
+    """Return the most frequent name among the communications at these positions."""
     codes, count = np.unique(rank.trace.nodes.name[rank.row[at]], return_counts=True)
     return rank.trace.names[int(codes[np.argmax(count)])]
 

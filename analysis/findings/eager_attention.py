@@ -1,4 +1,4 @@
-"""Eager attention: several operators run although a fused attention operator exists."""
+"""Find eager attention: several operators that one fused attention operator could replace."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .work_items import COPY_WORK, POINTWISE_WORK, PRODUCT_WORK, SOFTMAX_WORK, W
 if TYPE_CHECKING:
     from .case import Case
 
-_REACH = 8  # the most items between softmax and a GEMM: enough for scale, mask, cast, dropout and copies
-# Maximum number of attention sizes to replay. Each size has its own factor and costs a pass over the replay edges.
+_REACH = 8  # maximum number of items between softmax and a GEMM: enough for scale, mask, cast, dropout and copies
+# Maximum number of attention sizes to replay, because each size needs its own pass over the replay edges.
 _CLASSES = 8
 # Number of queries and of keys in a tile of a fused kernel. Partial and full tiles take the same time.
 _TILE = 64
-# Share of the bound that fused kernels reach: low, usual, high. The bound is the longer of FLOP time and byte time.
+# Low, usual and high share of the bound that fused kernels reach. The bound is the longer of FLOP time and byte time.
 # FlashAttention-2 reports 50 to 73% of the peak on an A100 and 35 to 40% on an H100 for head sizes 64 and 128.
 # FlashAttention-3 reports 75% on an H100. ROCm kernels reach 30 to 45%.
 _SHARES = (0.3, 0.45, 0.7)
 _LAUNCH_NS = 3_000  # minimum duration of a kernel
 _BACKWARD_WORK = 2.5  # A fused backward recomputes the scores, so it runs five GEMMs; the forward runs two.
-# If no peak is known: time of the fused operator divided by the time of both GEMMs: most, usual, least.
-# On a CPU, small attentions gain little: 12% of an untraced step that spends 65% in attention.
+# If no peak is known, the fused operator is assumed to take this multiple of the time of both GEMMs (high, usual, low).
+# On a CPU, small attentions gain little: 12% for an untraced step that spends 65% of its time in attention.
 _OF_PRODUCTS, _OF_PRODUCTS_CPU = (1.15, 0.95, 0.6), (2.0, 1.5, 1.0)
 
-# Fused PyTorch operators. Users cannot change what runs inside them.
+# Users cannot change the implementation of these fused PyTorch operators.
 _ONE_OPERATOR = frozenset(("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"))
 
 
@@ -116,7 +116,7 @@ def _with_backward(items: WorkItems, groups: Sequence[AttentionGroup]) -> tuple[
         mine = items.call[list(group.items)]
         mine = mine[(mine >= 0) & (mine < len(calls))]
         owner[mine] = number
-        above = calls.parent[mine]  # Autograd numbers `aten::softmax`, but not the `aten::_softmax` that it calls.
+        above = calls.parent[mine]  # Autograd numbers `aten::softmax` but not its callee `aten::_softmax`.
         named = [at for at in above.tolist() if at >= 0 and items.trace.names[calls.name[at]].startswith("aten::")]
         owner[named] = number
     call = np.where(items.call < len(calls), items.call, -1)
@@ -132,7 +132,7 @@ def _with_backward(items: WorkItems, groups: Sequence[AttentionGroup]) -> tuple[
 
 
 def in_attention(case: Case, rank: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return a mask of the rank's items in eager attention. Other findings skip these items."""
+    """Return a mask of the rank's items that belong to eager attention. Other findings skip these items."""
     items = work_items(case)[rank]
     groups = attention_groups(case)[rank]
     every = [at for group in groups for at in (*group.items, *group.backward)]
@@ -171,10 +171,10 @@ def _bound_ns(items: WorkItems, group: AttentionGroup, case: Case, rank: int) ->
 
 
 class EagerAttention(OfWorstRank):
-    """Eager attention (GEMM, softmax, GEMM and operators in between) writes the scores to memory and reads them again.
+    """Eager attention runs GEMM, softmax and GEMM as separate operators, and moves all scores through memory.
 
-    The gain assumes one fused operator per attention. This operator reaches the usual share of the device peaks
-    (`_SHARES`) or, if no peak is known, takes about as long as the two GEMMs.
+    The gain assumes one fused operator per attention, with the usual share of the device peaks (`_SHARES`). If no peak
+    is known, the fused operator is assumed to take about as long as both GEMMs.
     """
 
     id = "eager-attention"

@@ -20,7 +20,7 @@ from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
 NO_TIMES = "the trace has no start times, so waits and idle times are unknown"
-FIRST = 7  # The first screen shows at most this many findings, because users do not read longer lists.
+FIRST = 7  # Maximum number of findings on the first screen, because users do not read longer lists.
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Findings(Suggests, Sequence[Finding]):
     """Findings, largest gain first."""
 
     all: tuple[Finding, ...]
-    together: Gain | None  # joint gain of the first three findings that have gains; None if fewer than two have gains
+    together: Gain | None  # gain of fixing the first three findings with gains; None if fewer than two have gains
     looked_for: tuple[str, ...]  # ids of all detectors that ran
     base: BaseError | None  # relative error of the base replay, or None if nothing was replayed
-    makespan_ns: int  # time without profiler overhead; the screen shows gains as shares of it
+    makespan_ns: int  # makespan without profiler overhead; the screen shows gains as shares of it
     notes: tuple[str, ...] = ()  # sentences that qualify the estimated gains
 
     __repr__ = as_text
@@ -39,7 +39,7 @@ class Findings(Suggests, Sequence[Finding]):
 
     @property
     def first(self) -> tuple[Finding, ...]:
-        """The findings that fit on the first screen."""
+        """The most important findings; the first screen shows only these."""
         return self.all[:FIRST]
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Data model of findings: evidence, place and gain, and the detector interface."""
+"""Data classes of a finding (evidence, place, suggested change and gain), and the detector interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Evidence:
     """One piece of evidence for a finding, usually a number."""
 
     text: str  # states what the number means
-    value: float | None  # None if the text contains several numbers
+    value: float | None  # None if `text` contains several numbers
     unit: str  # the unit of `value`: "ns", "bytes", "events", "share", "FLOP/s", …
     command: str  # the command that shows the number, such as "etplus analyze trace.json"
 
@@ -34,7 +34,7 @@ class Where:
     """Place of a finding; unknown fields are empty. See `where_of`."""
 
     source: str | None = None  # the line of the user's code, such as "train.py:7"
-    place: str | None = None  # the text to display: the line of a call, or a function such as "forward (train.py:17)"
+    place: str | None = None  # the place to display: the line of a call, or a function such as "forward (train.py:17)"
     module: str | None = None  # module path
     operator: str | None = None
     kernel: str | None = None
@@ -53,8 +53,8 @@ class Where:
 class Gain:
     """Time saved by fixing the problem."""
 
-    ns: int  # on the timeline without profiler overhead, at most the time at stake; 0 off the critical path
-    low_ns: int  # the lower bound of `ns`, computed in the same way
+    ns: int  # gain if the profiler were off, at most the time at stake; 0 if the critical path does not change
+    low_ns: int  # the lower end of the gain interval
     high_ns: int
     base_error: float  # relative error of the base replay
     unexplained: float  # share of the new makespan in which the host or device waits for an unknown reason
@@ -69,7 +69,7 @@ class Intervention:
 
     # In the grammar of `etplus.timeline.whatif`. If `rows` is set, it replaces the target of `what_if`.
     what_if: str
-    # int64 rows to change, numbered consecutively across ranks; None means the target of `what_if`.
+    # The int64 rows to change, numbered consecutively across ranks; None selects the target of `what_if`.
     rows: IntColumn | None = None
 
     __repr__ = brief
@@ -83,7 +83,7 @@ class Finding:
     title: str  # one sentence that describes the problem and gives its numbers
     where: Where
     evidence: tuple[Evidence, ...]  # at least one piece of evidence with a number
-    cost_ns: int | None  # time at stake; None if unknown
+    cost_ns: int | None  # time that the problem takes (the time at stake); None if unknown
     gain: Gain | None  # expected end-to-end gain; None if there is no replay
     what_ifs: tuple[str, ...]  # arguments of `etplus replay --what-if` that reproduce the gain
     certainty: str  # "confirmed", "inferred" or "predicted"
@@ -100,7 +100,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible finding, before its gain is estimated."""
+    """A possible finding that does not have an estimated gain yet."""
 
     id: str
     title: str
@@ -112,10 +112,10 @@ class Candidate:
     check: str
     # Changes that fix the problem, replayed together; () if the replay cannot estimate the fix.
     interventions: tuple[Intervention, ...] = field(default=())
-    low: float = 1.0  # `low` and `high`: bounds of the removed time as a share of the replayed gain
+    low: float = 1.0  # `low` and `high` bound the time that the fix really saves, as shares of the replayed gain
     high: float = 1.0
-    least_share: float = 0.01  # minimum time at stake to report, as a share of the makespan
-    least_gain: float = 0.01  # minimum replayed gain to report, as a share of the makespan
+    least_share: float = 0.01  # the finding is reported if the time at stake is at least this share of the makespan
+    least_gain: float = 0.01  # the finding is reported if the replayed gain is at least this share of the makespan
 
     __repr__ = brief
 

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 _FUSES = (POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 _REDUCES = (REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
-# Minimum share of the operator time that fusion saves. Other effects of compilers, good and bad, are about as large.
+# Minimum saving, as a share of the operator time. Side effects of compiling, good or bad, can be about as large.
 _LEAST_SAVED = 0.02
-# Bounds of the saved time as a ratio to the estimate. Fusion saves less if backward needs the intermediates.
-# Fusion saves more if the kernels also fuse neighboring loads and stores.
+# Range of the real saving, relative to the estimate. Fusion saves less if backward needs the intermediate results.
+# Fusion saves more if the fused kernel also absorbs neighboring loads and stores.
 _LOW, _HIGH = 0.6, 1.15
 _OPTIMIZER_OPS = 3  # minimum number of operators per parameter; fusing only one or two (plain SGD) gains little
 _OPTIMIZER_LOW, _OPTIMIZER_HIGH = 0.7, 1.15
-# Share of the host time that remains after fusing the optimizer: Python still gathers parameters, gradients and states.
+# Share of the host time that remains with a fused optimizer: Python still collects parameters, gradients and states.
 # Measured 0.31 for Adam on a transformer with 28 parameters (PyTorch 2.13).
 _FUSED_HOST = 0.3
 _STEP = re.compile(r"Optimizer\.step#")
@@ -55,14 +55,14 @@ _STEP = re.compile(r"Optimizer\.step#")
 
 @dataclass(frozen=True)
 class FusableChain:
-    """Consecutive items. Judging by the shapes, each item reads the output of the previous item."""
+    """Consecutive items in which, according to the shapes, each item reads the output of the previous item."""
 
     items: tuple[int, ...]  # positions of the items, all on one stream
     fused_ns: float  # estimated time of one fused kernel
-    saved_bytes: int  # This is 0 if sizes are unknown.
+    saved_bytes: int  # 0 if sizes are unknown
 
 
-_WRITES_ONLY = frozenset(WRITES_ONLY.split())  # These operators do not read their first tensor.
+_WRITES_ONLY = frozenset(WRITES_ONLY.split())  # These operators overwrite their first tensor without reading it.
 
 
 class _Shapes:
@@ -92,7 +92,7 @@ class _Shapes:
         if first < 0 or then < 0:
             return self._same_operator(one, other)
         if first == then and self.items.name(one).endswith("_"):
-            return False  # a second in-place operator, on a different tensor
+            return False  # two in-place operators on different tensors
         shape = self.written[first]
         return shape is not None and prod(shape) > 1 and shape in self.read[then]
 
@@ -131,7 +131,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # `Copies` reports changes of layout.
     found: list[FusableChain] = []
     chain: list[int] = []
-    before = np.cumsum(~shapes.on_numbers)  # This counts the items that have tensor inputs.
+    before = np.cumsum(~shapes.on_numbers)  # running count of the items that work on tensors, not on Python numbers
     for item in np.flatnonzero(fits & ~shapes.on_numbers).tolist():
         if chain and (
             before[item] - before[chain[-1]] > 1
@@ -149,11 +149,11 @@ def _continues(items: WorkItems, shapes: _Shapes, chain: list[int], item: int, *
     if items.lane[last] != items.lane[item] or len(chain) >= _LONGEST:
         return False
     if optimizer and shapes.of[item] == shapes.of[chain[0]]:
-        return False  # The item belongs to the next parameter of the same shape.
+        return False  # The item updates the next parameter, which has the same shape.
     return shapes.follows(last, item)
 
 
-_LONGEST = 64  # A chain has at most this many items, because compilers also split longer chains.
+_LONGEST = 64  # Maximum number of items in a chain, because compilers also split longer chains.
 
 
 def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[FusableChain]:
@@ -176,7 +176,7 @@ def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[Fusable
 class ElementwiseChains(OfWorstRank):
     """Consecutive elementwise operators that each read and write memory, although one fused kernel could run them all.
 
-    The gain is the time for the intermediate bytes, at the measured rate of the chain, plus the removed launches.
+    The gain is the time that the chain spends on moving intermediate results, plus the time of the removed launches.
     """
 
     id = "elementwise-chains"
@@ -234,8 +234,8 @@ def _fused(items: WorkItems, chains: Sequence[FusableChain]) -> tuple[Interventi
 class OptimizerLoop(OfWorstRank):
     """An optimizer that runs several operators per parameter, although one fused kernel could update all parameters.
 
-    A fused optimizer reads parameters, gradients and states once and writes parameters and states once, in a few
-    launches. The estimate moves the remaining bytes at the best rate of the optimizer's operators.
+    A fused optimizer needs only a few launches: it reads parameters, gradients and states once, and writes parameters
+    and states once. The estimate assumes that it moves these bytes at the highest rate of the unfused operators.
     """
 
     id = "optimizer-loop"

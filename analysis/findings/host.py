@@ -19,19 +19,19 @@ from .finding import CONFIRMED, INFERRED, Candidate, Intervention
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
-LATE_START = 0.02  # minimum share of the makespan that the device is idle before its first GPU event
-LEAST_LATE_NS = 1_000_000  # Every recording takes up to 1 ms until the first launch.
-# Minimum share of the makespan that the device is idle at its end. Metrics and the profiler always take some time.
+LATE_START = 0.02  # minimum idle time before the first GPU event, as a share of the makespan
+LEAST_LATE_NS = 1_000_000  # minimum of the same idle time in ns; any recording needs up to 1 ms before its first launch
+# Minimum idle time after the last GPU event, as a share of the makespan. Metrics and the profiler always take time.
 LATE_FINISH = 0.05
-# Minimum share of the makespan that the device waits for launches. Short waits at the start of a step are normal.
+# Minimum time that the device waits for launches, as a share of the makespan. Short waits at a step's start are normal.
 HOST_WAIT = 0.1
-FEWEST_LAUNCHES = 10  # A CUDA graph is not worthwhile for fewer launches.
-SLOW_LAUNCH_NS = 100_000  # A typical launch takes 5 to 20 µs.
-SYNC_WAIT = 0.02  # minimum share of the makespan that one source line waits for the device
-# Minimum gain from removing a wait that occurs once per step. Programs may need it to detect the end of a step.
+FEWEST_LAUNCHES = 10  # A CUDA graph is not worthwhile for fewer launches than this.
+SLOW_LAUNCH_NS = 100_000  # A launch that takes longer than this is slow; a typical launch takes 5 to 20 µs.
+SYNC_WAIT = 0.02  # minimum time that one source line waits for the device, as a share of the makespan
+# Minimum gain from removing a wait that occurs once per step. The program may need this wait to detect a step's end.
 ONCE_GAIN = 0.1
-MOST_LINES = 3  # The finding reports at most this many lines, longest wait first.
-PAGEABLE = 0.02  # minimum share of the makespan that copies from pageable memory take in total
+MOST_LINES = 3  # maximum number of lines to report, longest wait first
+PAGEABLE = 0.02  # minimum total time of copies from pageable memory, as a share of the makespan
 # A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, because the driver copies pageable memory twice.
 # See the CUDA C++ Best Practices Guide, "Pinned Memory"; typical rates are 8 and 20 GB/s on PCIe 4.
 _PINNED_SHARE = 0.4
@@ -41,7 +41,7 @@ _PAGEABLE = re.compile(r"(?i)pageable")
 
 
 def captures(trace: Trace) -> bool:
-    """Return whether the trace captures a graph. Captured launches do not run, so the device does not wait for them."""
+    """Return whether the trace captures a graph. Captured launches do not run, so the device cannot wait for them."""
     return bool(matching(trace.runtime.name, trace.names, _CAPTURE.search).any())
 
 
@@ -109,14 +109,14 @@ def _window(trace: Trace, begin: int, length: int) -> str:
 
 
 def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Return GPU events that an idle device waited for because the host launched them late, and the waiting times.
+    """Return the GPU events that an idle device had to wait for because the host launched them too late.
 
     Returns:
-        positions in `Trace.gpu`, and ns until each event starts. The wait begins when all earlier work of the device
-        has ended or when the event's operator is launched, whichever is later.
+        positions of the events in `Trace.gpu`, and the time (ns) that the device waited for each event. A wait lasts
+            from the end of all earlier work on the device to the start of the event.
     """
     gpu, runtime = trace.gpu, trace.runtime
-    # A long launch call first loads a module, so it submits the work near its end.
+    # The first launch of a kernel loads its module, so a long launch call submits the work only near its end.
     launched = np.append(np.maximum(runtime.ts, runtime.end - SLOW_LAUNCH_NS), -1)[gpu.runtime]
     events, gaps = [], []
     for _, at in grouped(gpu.device):
@@ -130,7 +130,7 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 class LongestGap(OfWorstRank):
-    """A single wait of the device for the host that is longer than all other such waits together."""
+    """The device once waits for the host longer than in all other such waits together."""
 
     id = "longest-gap"
 
@@ -148,7 +148,7 @@ class LongestGap(OfWorstRank):
         waits = waiting_calls(trace)
         blocked = np.minimum(trace.runtime.end[waits], begin + gap) - np.maximum(trace.runtime.ts[waits], begin)
         changes: tuple[Intervention, ...] = (of.change(_window(trace, begin, gap)),)
-        if 2 * blocked.max(initial=0) > gap:  # A replay cannot shorten a wait for work that is not recorded.
+        if 2 * blocked.max(initial=0) > gap:  # The replay cannot shorten waits for unrecorded work.
             name = trace.names[int(trace.runtime.name[waits[np.argmax(blocked)]])]
             why, advice, changes = f"{name} blocks the host", _BLOCKED_ADVICE, ()
         idle = max(idle_causes(trace), key=lambda idle: idle.host_wait_ns)
@@ -204,7 +204,7 @@ def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntCo
 
 
 def calls_once(trace: Trace, name: str) -> bool:
-    """Return whether the first call takes much longer than later calls."""
+    """Return whether one call with this name takes much longer than the other calls, as on first use."""
     mine = trace.calls.name == trace.name_codes[name]
     taken = trace.calls.dur[mine]
     return len(taken) < 2 or bool(taken.max() > 10 * np.median(taken))
@@ -314,13 +314,13 @@ class SynchronizingCalls(OfWorstRank):
 
 
 def waiting_calls(trace: Trace) -> IntColumn:
-    """Return positions in `Trace.runtime` of calls that wait for the device: synchronizations and blocking copies."""
+    """Return the positions in `Trace.runtime` of synchronizations and blocking copies, which wait for the device."""
     waits = np.flatnonzero(matching(trace.runtime.name, trace.names, SYNCHRONIZE.search))
     return distinct(np.concatenate([waits, trace.gpu.runtime[blocked_copies(trace)]]))
 
 
 def copies_to_device(trace: Trace) -> IntColumn:
-    """Return positions in `Trace.gpu` of host-to-device copies that block the host or read pageable memory."""
+    """Return the positions in `Trace.gpu` of host-to-device copies that block the host or read pageable memory."""
     gpu = trace.gpu
     blocks = np.zeros(len(gpu), np.bool_)
     blocks[blocked_copies(trace)] = True
@@ -329,7 +329,7 @@ def copies_to_device(trace: Trace) -> IntColumn:
 
 
 def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
-    """Return the calls that wait for some copies: blocking copy calls, and synchronizations in the same operator.
+    """Return the calls that wait for these copies: blocking copy calls, and synchronizations in the same operator.
 
     PyTorch synchronizes the stream after a copy from pageable memory (`copy_kernel_cuda` in
     aten/src/ATen/native/cuda/Copy.cu).

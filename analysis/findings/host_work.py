@@ -1,4 +1,4 @@
-"""Findings about host work: data loading, value-by-value reads, Python time and pauses."""
+"""Findings about host work: data loading, reading tensor values one at a time, time in Python, and pauses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate
 from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
-# Minimum share of the makespan that the step thread waits for data. Loaders that use worker processes cause 1 or 2%.
+# Minimum time that the step thread waits for data, as a share of the makespan. With worker processes, 1 to 2% is usual.
 DATA_LOADING = 0.05
 # Minimum number of reads per line and step. Rewriting shorter loops is not worthwhile.
 FEWEST_REPEATED = 8
-# Minimum share of the makespan that a loop over values takes.
+# Minimum time of a loop that reads values one at a time, as a share of the makespan.
 LOOP = 0.03
 MOST_LOOPS = 3
-# Minimum share of the step time that is spent outside operators: in Python, dispatch and unrecorded work.
+# Minimum share of the step time outside operators, that is, in Python code, dispatch and unrecorded work.
 PYTHON = 0.4
 UNRECORDED = 0.03
 # Maximum number of pauses to replay, longest first; each pause needs its own what-if.
@@ -54,7 +54,7 @@ class DataLoading(OfWorstRank):
         loading = trace.origin.phase == DATA
         roots = np.flatnonzero(loading & ~np.append(loading, False)[calls.parent])
         working = distinct(calls.thread[(calls.kind == OP) & ~loading])
-        roots = roots[np.isin(calls.thread[roots], working)]  # Threads that do nothing but load data are excluded.
+        roots = roots[np.isin(calls.thread[roots], working)]  # Exclude threads that only load data.
         taken = union(calls.ts[roots], calls.end[roots]).length
         makespan = of.case.makespan_ns
         if not len(roots) or taken < DATA_LOADING * makespan:
@@ -143,7 +143,7 @@ def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
 
 
 class PythonOverhead(OfWorstRank):
-    """Steps that spend much time in Python between operators."""
+    """Steps that spend a large share of their time in Python, between operators."""
 
     id = "python-overhead"
 
@@ -184,7 +184,7 @@ class UnrecordedTime(OfWorstRank):
         row = graph.row[edges.target[at]]
         step = trace.steps.of(graph.measured[edges.target[at]] + nodes.span.start - 1, nodes.thread[row])
         at, row, step = at[step >= 0], row[step >= 0], step[step >= 0]
-        ends = edges.target[at] == graph.end[row]  # The pause ends when an annotation ends, not when a call ends.
+        ends = edges.target[at] == graph.end[row]  # pauses that end with an annotation, not at a call
         for (name, _), mine in grouped(np.where(ends, -1, nodes.name[row]), nodes.thread[row]):
             by_step = np.bincount(step[mine], edges.lag[at[mine]], len(trace.steps))
             taken, steps = int(by_step.sum()), int(np.count_nonzero(by_step))

@@ -39,8 +39,8 @@ _LEAST_COPIES = 0.03
 _LEAST_COPY_BYTES = 1 << 16
 # Minimum duration of a copy of unrecorded size.
 _LEAST_COPY_NS = 5_000
-# Minimum share of device time. If only cheap operators (activations, norms) are recomputed, the share is smaller.
-# Recomputing only these operators already saves most of the memory.
+# Minimum share of the device time that recomputation takes. It is smaller if only activations and norms are recomputed.
+# Recomputing only such cheap operators already saves most of the memory.
 _LEAST_RECOMPUTED = 0.05
 _COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
 _DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")
@@ -156,7 +156,7 @@ def _outer_name(items: WorkItems, item: int) -> str:
 
 
 class Recomputation(OfWorstRank):
-    """Forward work that the backward pass repeats (activation checkpointing) although there is memory to spare.
+    """Forward operators that the backward pass runs again (activation checkpointing), although memory would suffice.
 
     The gain assumes that nothing is recomputed. Selective recomputation gains less.
     """

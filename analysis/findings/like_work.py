@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
 _LEAST_NS = 20_000  # The start and tail of a shorter kernel distort its rate.
-_SLOWER = 0.5  # maximum rate of a slow call, as a share of the best rate; caches and clocks cause smaller differences
+_SLOWER = 0.5  # A slow call has at most this share of the best rate; caches and clocks cause smaller differences.
 _LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth (if the peak is known) that the best rate must reach
 _CACHED_BYTES = 64 << 20  # If the cache size is unknown, smaller transfers are assumed to be cached.
 
 
-_BEST = 80  # This percentile of the rates is used as the best rate, because caches may speed up individual events.
+_BEST = 80  # The best rate is this percentile instead of the maximum, because caches may speed up individual events.
 # Maximum number of shapes to replay, longest first. Each shape costs a pass over the replay edges.
 _REPLAYED = 16
 _LEAST_SLOW = 3  # Minimum number of slow events per shape, because a single event may be slow by chance.
@@ -35,7 +35,7 @@ _LEAST_SLOW = 3  # Minimum number of slow events per shape, because a single eve
 
 @dataclass(frozen=True)
 class LikeWork:
-    """Slow items with the same operator and signature, their rate, and the best rate of the operator, in bytes/ns."""
+    """Slow items that share an operator and a signature, with their rate and the operator's best rate in bytes/ns."""
 
     items: tuple[int, ...]
     rate: float
@@ -90,7 +90,7 @@ def _beside(items: WorkItems, at: IntColumn) -> npt.NDArray[np.bool_]:
 
 
 class SlowerThanLike(OfWorstRank):
-    """A memory-bound operator that reaches at most half of its best memory rate in some calls."""
+    """A memory-bound operator that reaches less than half of its best bandwidth in some calls."""
 
     id = "slower-than-like-work"
 

@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     pass
 
 # These calls reserve or release driver memory.
-# All except `cudaMallocAsync` wait for the device or take the driver lock.
+# All of them except `cudaMallocAsync` wait for the device or take the lock of the driver.
 _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
 )
-# Minimum share of the makespan that these calls take on the host, without the device waits that follow.
+# Minimum host time of these calls, as a share of the makespan. Device idle time that they cause is not included.
 _LEAST_HOST = 0.005
 _NEARLY_FULL = 0.9  # if more of the memory is reserved, allocators free and retry, and fragmentation matters
-# Minimum share of the reserved memory that is unallocated at the peak. Rounding to 2 and 20 MB explains up to a tenth.
+# Minimum share of reserved memory that is unused at the peak. Rounding to 2 and 20 MB leaves up to 10% unused.
 _FRAGMENTED = 0.2
-# Minimum share of the peak that is allocated during the trace. Serving engines instead reserve their cache at startup.
+# Minimum share of the peak that was allocated during the trace. Serving engines reserve their cache at startup instead.
 _LEAST_OWN = 0.1
 _MB = 1e6
 
 
 class AllocatorCalls(OfWorstRank):
-    """The allocator requests or returns driver memory while the device has work. Such calls wait for the device.
+    """The allocator requests or returns driver memory while the device is working. These calls wait for the device.
 
     To estimate the gain, the replay removes these calls.
     """

@@ -1,4 +1,4 @@
-"""Place of work in many similar modules: their common class path, unless one module dominates."""
+"""Report work that is spread over many similar modules under one module path without indices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"_\d+$|(?<=\.)\d+(?=\.|$)")
 
 
 def place_of(trace: Trace, rows: IntColumn, **known: Any) -> Where:
-    """Like `where_of`, but return the common module path without indices unless one module has half of the time.
+    """Return `where_of`. If no single module has half of the time, return a module path without indices.
 
     Example:
         >>> place_of(trace, trace.gpu.source[:1]) == where_of(trace, trace.gpu.source[:1])

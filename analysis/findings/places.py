@@ -1,4 +1,4 @@
-"""Place of rows: the source line, module, operator and kernel with most of their time."""
+"""Find where time is spent: the source line, module, operator and kernel with most of the time of some rows."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _T = TypeVar("_T")
 def where_of(
     trace: Trace, rows: IntColumn, *, rank: int | None = None, weights: IntColumn | None = None, **known: Any
 ) -> Where:
-    """Return the place of some rows.
+    """Return the source line, module, operator, kernel and phase with most of the time of some rows.
 
     Args:
         rows: int64 rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is ignored.
         rank: rank in the job.
-        weights: int64 weight per row; replaces the durations.
-        known: fields that override the detected values; None omits a field.
+        weights: int64 weight of each row, used instead of its duration.
+        known: values that replace the detected fields of the place; None leaves a field empty.
 
     Example:
         >>> where_of(trace, trace.gpu.source[:1]).phase

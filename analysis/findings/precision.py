@@ -1,4 +1,4 @@
-"""Findings about unnecessarily wide dtypes: float64, and float32 on a busy device."""
+"""Findings about dtypes that are wider than necessary: float64, and float32 on a busy device."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from .case import Case
 
 _LEAST_SHARE = 0.05  # minimum share of the operator time; float64 sums and losses that are intended take less
-# float32 time divided by float64 time: most, usual, least. Half the bytes move, and vectors hold twice the elements.
+# float32 time divided by float64 time: worst, usual and best case. Half as many bytes move, and vectors are shorter.
 _FACTORS = (0.65, 0.5, 0.4)
 
 
 class DoublePrecision(OfWorstRank):
-    """Operators on float64 tensors: twice the bytes and, on most devices, a fraction of the FLOP/s of float32."""
+    """Operators on float64 tensors. They move twice the bytes, and most devices have far fewer FLOP/s in float64."""
 
     id = "double-precision"
 
@@ -71,7 +71,7 @@ class DoublePrecision(OfWorstRank):
 
 
 def _products_in_single(ratio: float | None) -> tuple[float, float]:
-    """Return the float32 time of a GEMM divided by its float64 time: the usual and the largest ratio."""
+    """Return the usual and the worst ratio of a GEMM's float32 time to its float64 time."""
     if ratio is None:
         return _FACTORS[1], _FACTORS[0]
     if ratio >= 1 / _FACTORS[1]:
@@ -98,10 +98,10 @@ def _peak_ratio(case: Case, rank: int) -> float | None:
     return None
 
 
-# bfloat16 time divided by float32 or TF32 time, for GEMMs and for other work: most, usual, least.
+# bfloat16 time divided by float32 or TF32 time (worst, usual and best case), for GEMMs and for other operators.
 _MIXED_PRODUCTS, _MIXED_OTHERS = (0.8, 0.5, 0.3), (0.9, 0.65, 0.5)
 _WORTH = 2.0  # minimum ratio of the bfloat16 peak to the float32 peak of the device
-# Minimum share of the makespan that the device is busy, and minimum share of float32 GEMMs in the busy time.
+# Minimum busy time as a share of the makespan, and minimum time of float32 GEMMs as a share of the busy time.
 _BUSY, _IN_FLOAT32 = 0.8, 0.3
 
 

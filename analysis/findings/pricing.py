@@ -1,4 +1,4 @@
-"""Estimate the gain of each candidate: replay the trace with and without its change."""
+"""Estimate the gain of each candidate by replaying the trace with and without the suggested change."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ...trace.errors import UsageError
 from .case import Case
 from .finding import Candidate, Finding, Gain
 
-MOST_REPLAYS = 18  # At most this many candidates are replayed, most time at stake first.
-_BEYOND = 1.1  # maximum ratio of the upper end of a gain interval to the time at stake
-TOGETHER = 3  # This many top findings are also replayed together.
+MOST_REPLAYS = 18  # maximum number of candidates to replay, most time at stake first
+_BEYOND = 1.1  # maximum ratio of a gain interval's upper end to the time at stake
+TOGETHER = 3  # number of top findings to replay together
 
 
 def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Finding]]:
@@ -40,10 +40,10 @@ def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | N
 
 
 def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
-    """Return the joint gain of all changes of some candidates; None if the replay cannot apply the changes.
+    """Return the gain of applying all changes of some candidates together; None if the replay cannot apply them.
 
-    The changes are replayed on the timelines without profiler overhead (`Case.timelines`). The interval combines the
-    spread of the timelines, the uncertainty of the candidates, the replay error and unexplained waits.
+    The changes are replayed on each timeline without profiler overhead (`Case.timelines`). The interval reflects the
+    differences between these timelines, the ranges that the candidates give, the replay error and unexplained waits.
     """
     try:
         changes, changed = _replayed(case, candidates)
@@ -56,7 +56,7 @@ def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
     stake = sum(each.cost_ns if each.cost_ns is not None else case.makespan_ns for each in candidates)
     limit = min(stake, case.untraced_ns)
     ns, low_ns, high_ns = (round(min(max(share * case.untraced_ns, 0), limit)) for share in (shares[0], low, high))
-    if high * case.untraced_ns > limit:  # The time at stake excludes the profiler overhead that a fix also removes.
+    if high * case.untraced_ns > limit:  # A fix also removes profiler overhead; the time at stake excludes it.
         high_ns = round(min(high * case.untraced_ns, _BEYOND * limit, case.untraced_ns))
     return Gain(ns, low_ns, high_ns, error, unexplained, max(case.makespan_ns - changed.makespan_ns, 0))
 

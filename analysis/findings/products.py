@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .case import Case
 
 # A GEMM is slow if it reaches less than this share of its bound. For large aligned sizes, libraries reach 60 to 80%.
-# Power limits, clocks or a partly filled last wave of tiles may explain rates in between.
+# Power limits, clocks or a partly filled last wave of tiles may explain shares between 40 and 60%.
 _SLOW = 0.4
 # Share of the bound that GEMMs of suitable sizes reach: low, usual, high.
 _REACHED = (0.35, 0.55, 0.8)
@@ -130,10 +130,11 @@ def _slow(group: ProductGroup) -> bool:
 
 
 def why_slow_extents(group: ProductGroup) -> str:
-    """Return why kernels are slow for the size of a GEMM; "" if the size is suitable.
+    """Return the reason why a GEMM of this size is slow; "" if the size is suitable.
 
-    Rows of the operands and the result begin at multiples of `n` or `k` elements. Rows of a transposed operand begin
-    at multiples of `m`, but traces do not always record transposition.
+    Rows of the operands and of the result start at multiples of `n` or `k` elements. Rows of a transposed operand start
+    at multiples of `m`, but traces may not record transposition.
+
     Example:
         >>> why_slow_extents(ProductGroup((0,), "aten::bmm", Product(96, 3137, 3137, 64), "bfloat16", 1, 1, None))
         'n = 3,137 is odd'
@@ -176,9 +177,9 @@ def _share_text(group: ProductGroup) -> str:
 
 
 class ProductDimensions(OfWorstRank):
-    """Slow GEMMs with dimensions that do not fill the tiles or aligned loads of kernels.
+    """Slow GEMMs with dimensions that do not fill a tile or that prevent aligned loads.
 
-    The gain assumes the rate of GEMMs with suitable sizes (`_REACHED`).
+    The estimated gain assumes that they become as fast as GEMMs of suitable sizes (`_REACHED`).
     """
 
     id = "product-dimensions"
@@ -220,21 +221,21 @@ class ProductDimensions(OfWorstRank):
         yield of.candidate(candidate, tuple(changes), low, high)
 
 
-# The code below finds kernels that were built for an older architecture.
+# The following code finds kernels that were built for an older architecture.
 
 _MADE_FOR = (
     (re.compile(r"ISA(\d\d)[0-9a-f]_"), 1), (re.compile(r"(?:^|[^a-z0-9])sm(\d{2,3})_"), 1),
     (re.compile(r"cutlass_(\d{2,3})_"), 1),
 )  # fmt: skip
 _NAMED = {"volta_": 70, "turing_": 75, "ampere_": 80}
-# Full float32 GEMMs do not use tensor cores, so they run the same kernels on all architectures.
+# GEMMs in full float32 do not use tensor cores, so the same kernels run on all architectures.
 _NO_TENSOR_CORES = re.compile(r"sgemm|scudnn|dgemm|simt|gemv|f32f32_f32f32_f32|_SB_|_DB_", re.IGNORECASE)
 
 
 def made_for(kernel: str) -> int | None:
     """Return the compute capability in a kernel name, multiplied by 10, such as 80 for 8.0.
 
-    None if the name contains no capability or if the capability does not matter.
+    Return None if the name does not contain it, or if the kernel does not use tensor cores.
 
     Example:
         >>> [made_for(name) for name in ("cutlass_80_tensorop_bf16_s16816gemm_bf16", "volta_sgemm_64x64_tn")]
@@ -309,10 +310,10 @@ class OldKernels(OfWorstRank):
         yield of.candidate(candidate, tuple(changes), low, high)
 
 
-# The code below finds float32 GEMMs that do not use TF32.
+# The following code finds float32 GEMMs that do not use TF32.
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
-# TF32 time divided by float32 time: most, usual, least. The peaks differ by a factor of 8 (A100) and 7.4 (H100).
+# TF32 time divided by float32 time: worst, usual and best case. The peaks differ by a factor of 8 (A100) or 7.4 (H100).
 # NVIDIA measured speedups of 2 to 5 for networks with GEMMs and convolutions.
 _FACTORS = (0.6, 0.3, 0.15)
 # Minimum ratio of the TF32 peak to the float32 peak.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...trace.trace import Trace
     from .work_items import WorkItems
 
-_MOST_NAMES = 12  # A command lists at most this many names, longest time first, because users do not read longer lists.
+_MOST_NAMES = 12  # Maximum number of names in a command, longest time first, because users do not read longer lists.
 
 
 def quoted(text: str) -> str:
@@ -31,9 +31,9 @@ def sql(shell: str, query: str) -> str:
 
 
 def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
-    """Return the time of some work as evidence, if names and phases select exactly this work.
+    """Return the time of some items as evidence, with a query that selects them by name and phase.
 
-    Otherwise return the time of all work with these names, and state this in the text.
+    If the query also selects other work, return the time of all selected work, and mention this in the text.
     """
     trace, events = items.trace, items.events(at)
     if not items.on_device:
@@ -41,7 +41,7 @@ def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
     gpu, origin = trace.gpu, trace.origin
     name = np.where(gpu.call >= 0, np.append(trace.calls.name, -1)[gpu.call], -1)
     named = name[events] >= 0
-    if named.any():  # If no operator launched the work, no operator name can select it.
+    if named.any():  # Operator names cannot select work that no operator launched.
         return _claim(items, text, events[named], "op_name", name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
     return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "duration_ns", "device")
 
@@ -54,7 +54,7 @@ def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
 
 
 def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Evidence:
-    """Return the total time of all rows on the same side (device or host) that have the names of the given rows."""
+    """Return the time of all host rows, or of all device rows, that have the same names as these rows."""
     kind = CPU if (trace.nodes.kind[rows] == CPU).all() else GPU
     names = distinct(trace.nodes.name[rows])
     chosen = (trace.nodes.kind == kind) & np.isin(trace.nodes.name, names) & trace.nodes.timed

@@ -32,7 +32,7 @@ _ENGINE = re.compile(r"autograd::engine::evaluate_function")
 
 @dataclass(frozen=True)
 class RankTimes:
-    """Communications of one rank in program order, and its compute. Times are int64 ns on the trace clock."""
+    """One rank's communications in program order, and its compute intervals. Times are int64 ns on the trace clock."""
 
     trace: Trace
     rank: int
@@ -53,12 +53,12 @@ class RankTimes:
 
     @cached_property
     def exposed(self) -> IntColumn:
-        """Exposed time per communication after the last rank arrives, int64 ns."""
+        """Time of each communication in which all ranks have arrived and this rank computes nothing, int64 ns."""
         return uncovered(self.compute, np.minimum(self.start + self.wait, self.end), self.end)
 
     @property
     def transfer(self) -> IntColumn:
-        """Duration per communication after the last rank arrives, int64 ns."""
+        """Time from the arrival of the last rank to the end of each communication, int64 ns."""
         transfer: IntColumn = np.maximum(self.end - self.start - self.wait, 0)
         return transfer
 
@@ -90,7 +90,7 @@ class RankTimes:
             works = (calls.kind == OP) & ~matching(calls.name, trace.names, _ENGINE.match)
             works &= ~np.isin(calls.source, backend_rows(trace, comm_rows(trace)))
             around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
-            while len(around):  # An operator that contains a waiting operator is not compute.
+            while len(around):  # Operators that contain a communication are not compute.
                 works[around] = False
                 around = distinct(calls.parent[around])
                 around = around[around >= 0]
@@ -101,7 +101,7 @@ class RankTimes:
 @dataclass(frozen=True)
 class TimesOfJob:
     ranks: tuple[RankTimes, ...]  # one entry per trace of the case, in order
-    joint: tuple[Matched, ...]  # collectives of all ranks that act as barriers: no rank leaves before all ranks arrive
+    joint: tuple[Matched, ...]  # collectives that act as barriers: no rank leaves before all ranks arrive
     offsets: dict[int, int]  # clock offset per rank in ns; positive if its clock is ahead
 
 
@@ -133,7 +133,7 @@ def _times(case: Case) -> TimesOfJob:
 
 
 def uncovered(busy: Intervals, start: IntColumn, end: IntColumn) -> IntColumn:
-    """Return the part of each span that lies outside the busy intervals, int64 ns.
+    """Return, for each span from `start` to `end`, the time in ns that the busy intervals do not cover (int64).
 
     Example:
         >>> uncovered(union(np.array([2, 8]), np.array([4, 9])), np.array([0, 3]), np.array([5, 10])).tolist()
@@ -150,7 +150,7 @@ def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
 
 
 def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int]) -> IntColumn:
-    """Return an int64 number for each row that identifies its name and its side (host or device).
+    """Return an int64 number for each row. Rows of the same name and side (host or device) have the same number.
 
     Numbers at the end of annotation names are ignored. Adds new entries to `known`.
     """

@@ -48,7 +48,7 @@ class RankOfCase:
         return Intervention(text, distinct(rows[rows >= 0]) + int(self.case.graph.first_row[self.number]))
 
     def candidate(self, found: Candidate, changes: Sequence[Intervention], low: float, high: float) -> Candidate:
-        """Return a candidate with changes that apply only to this rank. `changes` refer to rows of the rank's trace."""
+        """Return a candidate with changes that affect only this rank. `changes` contains rows of the rank's trace."""
         own = tuple(self.change(change.what_if, change.rows) for change in changes)
         return replace(found, interventions=own, low=low, high=high)
 
@@ -59,8 +59,8 @@ class RankOfCase:
 def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) -> Iterator[Candidate]:
     """Yield the findings of the most affected rank, with the changes of all affected ranks.
 
-    Findings of several ranks belong together if they have the same id and, if a detector returns an id more than once
-    per rank, the same line and operator. Titles contain the number of affected ranks.
+    Findings of different ranks are merged if they have the same id. If a detector yields several findings for one rank,
+    the findings must also have the same source line and operator. Titles contain the number of affected ranks.
     """
     found = [list(find(RankOfCase(case, number))) for number in range(len(case.traces))]
     if not any(found):

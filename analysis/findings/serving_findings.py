@@ -18,19 +18,19 @@ from .case import Case
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 
-WAITS = 0.1  # minimum share of the decode time that decode waits for prefill; a tenth is normal
-FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before its first kernel; a launch takes 1 or 2%
+WAITS = 0.1  # minimum wait of decode for prefill, as a share of the decode time; up to a tenth is normal
+FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before the first kernel; launching takes 1 or 2%
 # Minimum share of padding among the tokens of padded steps.
 # Captured sizes grow by 8, so large batches always contain a few padding tokens.
 PADDED = 0.1
-# Minimum idle share of the time from the first to the last device event, in steps with graphs.
+# Minimum share of the time from first to last event that the device is idle, in steps with graphs.
 # If an engine prepares the next step while the device works, the idle share stays lower.
 GAPS = 0.1
-KNOWN = 0.8  # minimum share of the decode device time for which a bound is known; below it, a roofline is meaningless
-FAR = 0.4  # Decode is slow up to this share of the roofline. Paged attention and small kernels cannot reach the peak.
-REACHED = 0.7  # Good decode with large batches reaches this share of the roofline; the replay scales the kernels to it.
+KNOWN = 0.8  # minimum share of decode time in kernels with a known bound; a roofline for less is meaningless
+FAR = 0.4  # Decode below this share of the roofline is slow. Paged attention and small kernels never reach the peak.
+REACHED = 0.7  # Well-tuned decode with large batches reaches this share, so the replay scales the kernels to it.
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-_MOST_STEPS = 20  # At most this many steps are replayed, longest first; gains in other steps are omitted.
+_MOST_STEPS = 20  # maximum number of steps to replay, longest first; the gain excludes further steps
 
 
 class PrefillBlocksDecode:
@@ -222,7 +222,7 @@ _FEWEST_GRAPHS = 2  # A gap is the time between two graphs.
 
 
 class DecodeFarFromPeak:
-    """Decode kernels that take much longer than their bytes and FLOPs need at the device peaks."""
+    """Decode kernels that are much slower than the device peaks allow for their bytes and FLOPs."""
 
     id = "decode-roofline"
 

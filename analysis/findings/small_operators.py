@@ -26,9 +26,9 @@ from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-# Minimum number of rounds of a loop. If a loop has fewer rounds, these are often the layers of a model.
+# Minimum number of rounds of a loop. Loops with fewer rounds are often the layers of a model.
 _LEAST_ROUNDS = 8
-# Python time is replayed for at most this many loops, longest first. Each loop costs a pass over the graph.
+# Maximum number of loops with replayed Python time, longest first. Each loop costs a pass over the graph.
 _MOST_WINDOWS = 16
 # Maximum number of operators per round.
 _MOST_PERIOD = 4
@@ -36,12 +36,12 @@ _MOST_PERIOD = 4
 _SMALL_NS = 100_000
 # Maximum duration of a small kernel. Starting a kernel takes 2 to 5 µs.
 _SMALL_KERNEL_NS = 10_000
-# Storages up to this size have unreliable ids, because single numbers are allocated and freed without a record.
+# Ids of storages up to this size are unreliable, because PyTorch allocates and frees single numbers without a record.
 _NUMBER_BYTES = 64
 # Minimum share of the makespan that the loops take on the host.
 _LEAST_SHARE = 0.02
-# Share of a loop's time that remains if one operator processes all tensors: most, usual, least.
-# Measured 0.1 for 48 GEMMs of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` (PyTorch 2.13, CPU).
+# Share of a loop's time that remains if one operator processes all tensors: worst, usual and best case.
+# Measured: 0.1 for 48 GEMMs of 16 × 32 × 32 run as one `bmm`, 0.3 for `_foreach_lerp_` (PyTorch 2.13, CPU).
 _LEFT = (0.35, 0.12, 0.03)
 
 
@@ -115,7 +115,7 @@ def _eligible(items: WorkItems) -> IntColumn:
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
     count = len(key)
-    ends = np.full(count, count)  # positions where operator or thread differs from a period earlier
+    ends = np.full(count, count)  # where the repetition that starts at each operator ends
     same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
     ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
     length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)
@@ -123,7 +123,7 @@ def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
 
 
 class _Independence:
-    """Tests whether a round uses results of another round."""
+    """Tests whether a round of a loop uses results of another round."""
 
     def __init__(self, items: WorkItems, analysis: Analysis) -> None:
         self._items, self._analysis = items, analysis

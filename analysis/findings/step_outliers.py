@@ -1,4 +1,4 @@
-"""Findings about steps that take longer than other steps, and the causes."""
+"""Findings about steps that take longer than others, with the causes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .proofs import quoted, sql
 from .rank_times import work_keys
 
 EXPLAINS = 0.5  # The causes must explain at least this share of a step's extra time.
-_FEWEST = 3  # A phase needs at least this many steps for outlier detection.
-_MOST_LOOKED_AT = 100  # At most this many names are examined as possible causes.
-_MOST_NAMED = 3  # At most this many causes per step are reported and replayed.
-_MOST_STEPS = 3  # At most this many steps are reported, longest first.
+_FEWEST = 3  # minimum number of steps in a phase for outlier detection
+_MOST_LOOKED_AT = 100  # maximum number of names to examine as possible causes
+_MOST_NAMED = 3  # maximum number of causes per step to report and replay
+_MOST_STEPS = 3  # maximum number of steps to report, longest first
 _NAME = 60
 Flags = npt.NDArray[np.bool_]
 

@@ -1,4 +1,4 @@
-"""Findings about stragglers: which rank other ranks wait for, since when, and because of which work."""
+"""Findings about stragglers: the rank that other ranks wait for, when the waits begin, and what causes them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Interve
 from .places import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
-# A straggler causes at least this share of all waiting.
-# Ranks that are late by chance cause about equal shares: half each if there are two ranks.
+# Minimum share of all waiting time that a straggler causes.
+# If two ranks are late only by chance, each rank causes about half of the waiting.
 OF_ALL_WAITING = 0.6
-FEWEST = 3  # A straggler must join at least this many collectives last; fewer may be chance.
+FEWEST = 3  # minimum number of collectives that a straggler joins last; fewer may be chance
 EXPLAINS = 0.5  # The rank's extra work must explain at least this share of the lateness.
-LATE_FROM = 0.5  # The lateness starts with the first wait for the rank that reaches this share of the median wait.
-# `UnlikeWork` is reported if at least this share of calls and GPU events, compared by name, differs.
+LATE_FROM = 0.5  # A rank is late from the first collective at which others wait at least this share of the median wait.
+# If more than this share of a rank's calls and GPU events differs by name from other ranks, `UnlikeWork` reports it.
 UNLIKE = 0.1
-UNEXPLAINED = 0.05  # Other ranks must wait at least this share of the makespan if a straggler's cause is unknown.
-_MOST_NAMED = 3  # At most this many causes are replayed, each separately.
+UNEXPLAINED = 0.05  # minimum wait, as a share of the makespan, to report a straggler without a known cause
+_MOST_NAMED = 3  # maximum number of causes to replay; each is replayed separately
 _NAME = 60
 
 
@@ -85,7 +85,7 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
     times = job_times(case)
     if not times.joint:
         return
-    from ...jobs.lateness import caused_waits  # This import is slow, and only several ranks need it.
+    from ...jobs.lateness import caused_waits  # This import is slow, and a single rank does not need it.
 
     causes = [caused_waits(rank.rank, times.joint, times.offsets) for rank in times.ranks]
     total = sum(float(cause.wait.sum()) for cause in causes)

@@ -1,4 +1,4 @@
-"""Findings of a comparison: the slowdowns from trace A to trace B, and their causes."""
+"""Findings about a comparison: what became slower from trace A to trace B, and why."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .find import NO_TIMES, Findings, find_findings
 from .finding import CONFIRMED, INFERRED, PREDICTED, Evidence, Finding, Where
 from .places import where_of
 
-LEAST = 0.01  # minimum change, as a share of A's iteration time; two runs of the same program differ by about this much
+LEAST = 0.01  # minimum change, as a share of A's iteration time; two runs of one program differ by about this much
 # Launch counts that differ by at most this ratio are considered equal, because a recording may contain an extra step.
 SAME_COUNT = 0.05
-# A slowdown is uniform if `KERNELS` kernels, with `OF_TIME` of the time, have the same factor within `UNIFORM`.
+# A slowdown is uniform if at least `KERNELS` kernels, with `OF_TIME` of the time, are within `UNIFORM` of the median.
 # A different clock causes uniform slowdowns; a different program or library does not.
 UNIFORM, OF_TIME, KERNELS = 0.1, 0.8, 4
 # Ids of comparison findings.
@@ -37,7 +37,7 @@ LOOKED_FOR = (
     *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
     *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
 )
-FOLLOWED = 0.03  # the gain of a finding in A, as a share of the makespan, above which B is checked for the same finding
+FOLLOWED = 0.03  # minimum gain of a finding in A (share of the makespan) to report that fixing it did not speed up B
 _TOP = 3
 _NAME = 60
 
@@ -46,7 +46,7 @@ _NAME = 60
 class TraceChanges(Difference):
     """Comparison of two traces, with findings about slowdowns."""
 
-    # First come different devices, software and settings, then slowdowns, largest first. These findings have no gains.
+    # Differences in device, software and settings come first, then slowdowns, largest first. They have no gains.
     findings: Findings = field(default_factory=lambda: Findings((), None, LOOKED_FOR, None, 0))
 
     __repr__ = as_text

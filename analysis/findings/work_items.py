@@ -1,4 +1,4 @@
-"""Work of a trace as a list of items: kernels with their launching operators, or CPU operators."""
+"""The work of a trace as a list of items. An item is a kernel with its launching operator, or a CPU operator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..operator_outputs import COMPARISONS, POINTWISE, REDUCTIONS, plain_name
 if TYPE_CHECKING:
     from .case import Case
 
-# Values of `WorkItems.kind`. A compiler or library had already fused FUSED_WORK.
+# These are the values of `WorkItems.kind`; FUSED_WORK means work that a compiler or library has already fused.
 (
     OTHER_WORK, POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK, SOFTMAX_BACKWARD_WORK, PRODUCT_WORK,
     FUSED_WORK, FUSED_ATTENTION_WORK,
@@ -72,10 +72,10 @@ _BACKWARD_KERNEL = re.compile(r"backward|bwd|_bw_", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class WorkItems:
-    """Operator calls of a trace that compute, sorted by stream (or thread) and start.
+    """The compute work of a trace as items, sorted by stream (or thread) and start.
 
-    On a device, an item is a run of GPU events launched by one call. Without a device, an item is a CPU operator that
-    contains no other computing operator.
+    If the trace has a device, an item is a sequence of GPU events launched by one call. Otherwise, an item is a CPU
+    operator that does not contain another computing operator.
     """
 
     trace: Trace  # the trace, with all GPU events, even if they have no row
@@ -88,9 +88,9 @@ class WorkItems:
     kind: npt.NDArray[np.int8]  # for each item, its int8 kind, such as POINTWISE_WORK
     call: IntColumn  # for each item, the int64 position of its operator in `calls`; −1 if there is none
     calls: Calls  # the calls of the trace, then the calls recorded while capturing graphs
-    first: IntColumn  # int64 position in `event` at which each item begins, plus the end
+    first: IntColumn  # int64 position of each item's first entry in `event`; the last value is the length of `event`
     event: IntColumn  # int64 positions of the items' GPU events or calls
-    bound_ns: IntColumn  # int64 minimum time at the device peaks if nothing is cached, ns; −1 if unknown
+    bound_ns: IntColumn  # int64 minimum time of each item at the device peaks without caching, ns; −1 if unknown
     flops: IntColumn  # int64; −1 if unknown
     bytes: IntColumn  # int64; −1 if unknown
 
@@ -101,7 +101,7 @@ class WorkItems:
 
     @cached_property
     def siblings(self) -> tuple[IntColumn, IntColumn]:
-        """Operators sorted by caller, thread and time, and the position per call in this order (else −1), int64."""
+        """Operators sorted by caller, thread and time, and the position of each call in this order (−1 if none)."""
         calls = self.trace.calls
         ops = np.flatnonzero(calls.kind == OP)
         order = ops[np.lexsort((ops, calls.thread[ops], calls.parent[ops]))]
@@ -115,7 +115,7 @@ class WorkItems:
 
     @cached_property
     def kernel_name(self) -> npt.NDArray[np.int32]:
-        """Name code of the longest kernel per item (the first on ties) or, on a CPU, of the operator."""
+        """Name code of each item's longest kernel (the first if several are longest) or, on a CPU, of its operator."""
         gpu, calls = self.trace.gpu, self.trace.calls
         ns = (gpu.dur if self.on_device else calls.end - calls.ts)[self.event]
         item = np.repeat(np.arange(len(self)), np.diff(self.first))
@@ -169,9 +169,9 @@ class WorkItems:
         return found[found >= 0]
 
     def all_rows(self, items: Iterable[int]) -> IntColumn:
-        """Return all rows to remove with some items: their events and operators, and the callees and launches of these.
+        """Return the rows to remove with some items: their events and operators, with all callees and launches.
 
-        Operators of captured graphs and operators with several items are omitted.
+        Operators in captured graphs are kept, and so are operators that also launch other items.
         """
         items = list(items)
         calls, trace = self.call[np.array(items, np.int64)], self.trace
@@ -189,7 +189,7 @@ class WorkItems:
         return int(self.ns[np.array(list(items), np.int64)].sum())
 
     def host_ns(self, items: Iterable[int]) -> int:
-        """Return the host time of the operators of device items; 0 on a CPU, because `ns` already includes it."""
+        """Return the host time of the items' operators; 0 on a CPU, because `ns` already contains it."""
         if not self.on_device:
             return 0
         calls = distinct(self.call[np.array(list(items), np.int64)])
@@ -197,7 +197,7 @@ class WorkItems:
         return int((self.trace.calls.end[calls] - self.trace.calls.ts[calls]).sum())
 
     def stake_ns(self, items: Sequence[int]) -> int:
-        """Return the time at stake if some items are removed: their own time plus the host time of their operators."""
+        """Return the time at stake for some items: their own time plus the host time of their operators."""
         return self.time(items) + self.host_ns(items)
 
     @property
@@ -287,7 +287,7 @@ def _of_cpu(trace: Trace, shell: str) -> WorkItems:
     is_op = calls.kind == OP
     scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
     works = is_op & ~views & ~scalar[calls.signature]
-    # Compare sums over all calls with the same name, because the self time of a single small call is noisy.
+    # The self time of a single small call is noisy, so this compares sums over all calls with the same name.
     own_ns, ns = (np.bincount(calls.name, column)[calls.name] for column in (trace.self_ns, calls.dur))
     mostly_own = works & (2 * own_ns >= ns)
     mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)

@@ -19,14 +19,14 @@ from ..sql import SqlTables
 from ..summary import Analysis
 
 _T = TypeVar("_T")
-_KEPT = 12  # At most this many results for selected steps are cached; results for whole traces always stay cached.
+_KEPT = 12  # Maximum number of cached results for selected steps. Results for whole traces always stay cached.
 
 
 class ServedTraces:
-    """Traces by number: the rank in a job, otherwise the position from 0. Results are computed when needed and cached.
+    """Loaded traces by number, with results that are computed on demand and cached.
 
-    If `job` is true, the traces are the ranks of one job, and tools answer about all ranks together.
-    """
+    The number is the rank if `job` is true, and otherwise the position, starting at 0. If `job` is true, the traces are
+    the ranks of one job, and the tools answer for all ranks together."""
 
     def __init__(self, traces: Mapping[int, Trace], *, job: bool = False) -> None:
         if not traces:
@@ -38,7 +38,7 @@ class ServedTraces:
 
     @staticmethod
     def of(traces: Sequence[Trace]) -> ServedTraces:
-        """Return the traces as ranks of one job if they have different ranks and fit together."""
+        """Return the traces as one job if they have different ranks and belong together, or as separate traces."""
         ranks = {trace.rank: trace for trace in traces if trace.rank is not None}
         if len(traces) > 1 and len(ranks) == len(traces):
             try:
@@ -49,7 +49,8 @@ class ServedTraces:
         return ServedTraces(dict(enumerate(traces)))
 
     def chosen(self, number: int | None) -> list[int]:
-        """Return `number`, or by default all ranks of a job or the first trace. Unknown numbers raise UsageError."""
+        """Return a list with `number` or, by default, with all ranks of a job or the first trace. Unknown numbers raise
+        UsageError."""
         if number is not None and number not in self.traces:
             raise UsageError(f"no trace {number}; there are {', '.join(map(str, [*self.traces][:8]))}")
         if number is not None:
@@ -60,7 +61,7 @@ class ServedTraces:
         return self._case([number], steps).analysis
 
     def case(self, number: int | None, steps: str | None = None) -> Case:
-        """Return a case to replay: one trace or all ranks, or some of their steps."""
+        """Return a case with one trace or all ranks for the replay, restricted to `steps` if they are set."""
         return self._case(self.chosen(number), steps)
 
     def findings(self, number: int | None) -> Findings:

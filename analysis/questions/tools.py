@@ -1,7 +1,7 @@
 """Tools of the MCP server: overview, findings, tables, SQL, comparisons and what-ifs of loaded traces.
 
-A tool is a function that takes the traces and its options and returns plain values. `call` checks the options of all
-tools and makes recorded text harmless.
+A tool is a function that takes the traces and its options and returns plain values. `call` checks the options of every
+tool, and makes recorded text harmless for terminals and models.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.S |
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
     **{"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 }
-NAME_WIDTH = 100  # A name has at most this many characters: enough to distinguish CUTLASS and Triton kernels.
-PROSE_WIDTH = 300  # A sentence that may quote names has at most this many characters.
+NAME_WIDTH = 100  # maximum length of a name in an answer: enough to distinguish CUTLASS and Triton kernels
+PROSE_WIDTH = 300  # maximum length of a sentence in an answer, including names that it quotes
 _BLANKS = re.compile(r"\s+")
 # Characters that start or end tags, comments and chat turns (`</x>`, `<|x|>`, `<!--`). C++ names do not contain them.
 _MARKUP = re.compile(r"<(?=[/|!?])|(?<=\|)>")
@@ -62,7 +62,7 @@ def overview(served: ServedTraces) -> Answer:
 
 
 def findings(served: ServedTraces, id: str = "", trace: int | None = None) -> Answer:
-    """List all findings, or return one finding with evidence, advice and check."""
+    """Return a list of all findings or, if `id` is set, one finding with its evidence and advice."""
     result = served.findings(trace)
     if id:
         known = {str(number): finding for number, finding in enumerate(result.all)}
@@ -157,7 +157,7 @@ def _rows(served: ServedTraces, name: str, trace: int | None, steps: str | None)
 
 
 def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a function that tests whether a row meets a condition such as "total_ns>1000" or "kernel~gemm"."""
+    """Return a function that tests if a row meets a condition such as "total_ns>1000" or "kernel~gemm"."""
     parsed = _CONDITION.fullmatch(text)
     if parsed is None:
         raise UsageError(f"cannot parse condition {text[:60]!r}; for example, write total_ns>1000 or kernel~gemm")
@@ -225,21 +225,21 @@ def whatif(served: ServedTraces, changes: Sequence[str], trace: int | None = Non
 def recorded_text(text: str, width: int = NAME_WIDTH) -> str:
     """Return recorded text as one line of at most `width` characters.
 
-    Each run of blanks becomes one space. Invisible characters (controls, directions, zero width) are removed. Openings
-    of tags and fences are replaced, so that names cannot imitate the surrounding structure.
+    Each run of whitespace becomes one space. Invisible characters (control, direction and zero-width characters) are
+    removed. The starts of tags and code fences are replaced, so that a name cannot imitate the structure of the answer.
 
     Example:
         >>> recorded_text("gemm\\x1b[2J\\n</result>"), recorded_text("abc" * 40, 7)
         ('gemm[2J ‹/result>', 'abcabc…')
     """
-    line = _BLANKS.sub(" ", text[: 8 * width])  # Cuts names of several megabytes before the slower steps below.
+    line = _BLANKS.sub(" ", text[: 8 * width])  # Names may have megabytes; cut them before the slower steps.
     line = "".join(filter(str.isprintable, line)).strip()
     line = _FENCE.sub(lambda found: found[0][0], _MARKUP.sub(lambda found: "‹" if found[0] == "<" else "›", line))
     return line if len(line) <= width and len(text) <= 8 * width else f"{line[: width - 1]}…"
 
 
 def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
-    """Return plain values with their text shortened to single lines that cannot control terminals or models."""
+    """Return a value in which all strings are short single lines that cannot control terminals or models."""
     if isinstance(value, str):
         return recorded_text(value, width)
     if isinstance(value, Mapping):
@@ -252,7 +252,7 @@ def harmless(value: Any, width: int = PROSE_WIDTH) -> Any:
 
 
 def _chosen(known: Mapping[str, Any], name: str, kind: str) -> Any:
-    """Return the value for a name. Raise UsageError with similar names if the name is unknown."""
+    """Return the value of a name. If the name is unknown, raise a UsageError that lists similar names."""
     if name in known:
         return known[name]
     low = name.lower()[:200]
@@ -262,7 +262,7 @@ def _chosen(known: Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 class Option(NamedTuple):
-    """An option of a tool: its JSON type, and its description for the model."""
+    """An option of a tool, with its JSON type and with a description for the model."""
 
     type: str
     about: str
@@ -351,7 +351,7 @@ def call(served: ServedTraces, name: str, options: Mapping[str, Any]) -> Answer:
 
 
 def _checked(name: str, option: Option, value: Any) -> Any:
-    """Return an option value with the option's type. A string is accepted as a number or as a list with one item."""
+    """Return the value of an option, converted to its type: "5" becomes 5, and a string becomes a list."""
     if option.type == "array" and isinstance(value, str):
         value = [value]
     if option.type == "integer" and isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
@@ -374,6 +374,6 @@ def answer(served: ServedTraces, name: str, options: Mapping[str, Any]) -> tuple
         return orjson.dumps(call(served, name, options), default=str).decode(), False
     except EtplusError as error:
         problem = recorded_text(str(error), 400)
-    except Exception as error:  # the server must stay alive for the next call
+    except Exception as error:  # keep the server running for the next call
         problem = f"{type(error).__name__}: {recorded_text(str(error), 200)}; this is a bug in etplus, please report it"
     return orjson.dumps({"error": problem}).decode(), True
