@@ -1,4 +1,4 @@
-"""Convert traces to and from other formats; other packages can register exporters and readers."""
+"""Convert traces to and from other formats. Other packages can register their own exporters and readers."""
 
 from __future__ import annotations
 

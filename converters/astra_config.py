@@ -1,4 +1,4 @@
-"""The network, system, memory and script files that ASTRA-sim needs; bandwidths are in 2^30 bytes per second."""
+"""Write the network, system, memory and script files that ASTRA-sim needs. Bandwidths are in 2^30 bytes per second."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BINARY = "AstraSim_Analytical_Congestion_Unaware"
 def write_astra_config(
     prefix: str, network: Network, links: AstraLinks, *, groups: bool
 ) -> tuple[list[str], list[str]]:
-    """Write `<prefix>.network.yml`, `.system.json`, `.memory.json` and `.run.sh`; return the file names, and notes."""
+    """Write `<prefix>.network.yml`, `.system.json`, `.memory.json` and `.run.sh`. Return file names and notes."""
     texts = {
         **_network_files(network, links),
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
@@ -58,7 +58,7 @@ def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
         if span.algorithm == "direct":
             bandwidth /= max(span.ranks - 1, 1)
         topology = "Ring" if span.hops else "FullyConnected"
-        if span.algorithm == "halving-doubling":  # Data crosses two links between any two ranks.
+        if span.algorithm == "halving-doubling":  # On a switch, data crosses two links.
             topology, latency = "Switch", latency / 2
         columns.append((topology, span.ranks, f"{bandwidth:.9g}", f"{latency:.9g}"))
     lists = (f"[ {', '.join(map(str, column))} ]" for column in zip(*columns, strict=True))
@@ -128,7 +128,7 @@ def endpoint_delay_of(system: Path) -> float:
 
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
-    """Yield the flaws that made ASTRA-sim stop early in tests, for a set with this number of ranks."""
+    """Yield the problems in two network files that would stop ASTRA-sim early if it simulated this number of ranks."""
     lists = dimensions_of(files[0].read_text(errors="replace"))
     counts = [int(text) if text.isdecimal() else 0 for text in lists.get("npus_count", [])]
     name = files[0].name

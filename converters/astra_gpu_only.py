@@ -1,9 +1,10 @@
-"""A rank's GPU work for a simulator without a host: a chain of kernels, and delays for the time that the host adds.
+"""Represent a rank's GPU work for a simulator that has no host: one chain of kernels and delays for host time.
 
-ASTRA-sim has one compute and one communication slot per rank, no streams, and no clock that a node could wait for. So
-the computations run in the order in which they end: in any other order, work that waited for a short kernel would also
-wait for a long kernel that runs at the same time. A delay replaces the time in which the GPU waited for the host. A
-wait for a communication becomes a dependency, even if the wait took no time, so that the simulated network matters.
+ASTRA-sim has one compute slot and one communication slot per rank. It has no streams, and a node cannot wait for a
+point in time. Therefore, the computations run in the order of their end times. In any other order, work that waited
+only for a short kernel would also wait for a long kernel that ran at the same time. Delays represent the times when the
+GPU waited for the host. Each wait for a communication becomes a dependency, even if the recorded wait took no time,
+because a slower network could make it longer.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
-# This key replaces the row of a computation for host work after the last computation.
+# In `asked`, this key stands for the time after the last computation.
 _END = -1
 
 
@@ -40,12 +41,12 @@ def fold(
     transferred: Mapping[int, int] | None = None,
     on_host: ReplayedRank | None = None,
 ) -> Iterator[SimNode]:
-    """Yield the nodes, each after all nodes that it waits for.
-    Overlapping GPU time is counted once. Without GPU events, the host's innermost operators are the computations. If
-    communications take as long as measured, the simulated and the measured span agree to the µs, unless communications
-    began in a different order than they were issued. `comms` are in the order in which the rank issues them;
-    `transferred` maps a communication's id to its data's arrival (see `JobTimes.transferred`); `on_host`, if given,
-    defines what waits for communications on the host."""
+    """Yield a rank's simulator nodes, each one after all the nodes that it waits for.
+    Overlapping GPU time is counted once. If the trace has no GPU events, the innermost operators on the host are the
+    computations. If every communication takes its measured time, the simulated span matches the measured span to the
+    µs, unless communications began in a different order than they were issued. `comms` are sorted by issue order.
+    `transferred` maps a communication's id to the time when its data arrives (see `JobTimes.transferred`). If the job
+    communicates on the host, `on_host` determines which computations wait for communications."""
     rows, ends = _computations(trace, np.array([comm.row for comm in comms], np.int64))
     return _Folding(trace, rows, ends, comms, transferred or {}, on_host).nodes()
 
@@ -70,7 +71,7 @@ def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, In
 
 
 class _Folding:
-    """Builds the simulated timeline node by node; times are whole µs since the start of the trace."""
+    """Builds the simulated timeline node by node. Times are in whole µs since the start of the trace."""
 
     def __init__(
         self,
@@ -87,21 +88,21 @@ class _Folding:
         self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV and not comm.aside))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
-        self.chain_end, self.chain_id = [0], [0]  # The chain has all computations and delays so far, after a start.
+        self.chain_end, self.chain_id = [0], [0]  # ends and ids of the nodes in the chain; (0, 0) is the start
         self.chain_at: dict[int, int] = {}  # Maps the row of a computation to its index in the chain.
         self.comm_end: dict[int, int] = {}  # Maps the row of a communication to its end.
         self.comm_id: dict[int, int] = {}
-        self.sent: SimNode | None = None  # This is the last communication that was yielded.
-        self.last_comm = 0  # row of the last communication that is not a receive
+        self.sent: SimNode | None = None  # the most recently yielded communication
+        self.last_comm = 0  # row of the last collective or send
         self.on_stream: dict[int, tuple[int, int]] = {}  # Maps a stream to the id and end of its last node.
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
         self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
-        self.has_gpu = bool(np.any(trace.nodes.kind[rows] == GPU))  # If a GPU is used, the host works in parallel.
+        self.has_gpu = bool(np.any(trace.nodes.kind[rows] == GPU))  # If there is a GPU, the host works in parallel.
         self.host_id = 0  # id of the last delay that represents host work
-        self.idle: list[tuple[int, int]] = []  # (begin, end) per wait for a communication after that delay
+        self.idle: list[tuple[int, int]] = []  # (begin, end) of each wait for a communication after it
         self.last: list[int] = []  # rows of the last two computations
-        self.slowing: list[int] = []  # The next node in the chain waits for these (see `with_slowed_work`).
+        self.slowing: list[int] = []  # The next chain node waits for these ids (see `with_slowed_work`).
 
     def nodes(self) -> Iterator[SimNode]:
         trace, rows = self.trace, self.rows
@@ -132,7 +133,7 @@ class _Folding:
     def _communications(
         self, ns: int, number: int, row: int, pending: deque[tuple[int, Communication]]
     ) -> Iterator[SimNode]:
-        """Yield pending communications that sort before computation `row` by start (`ns`), then id (`number`)."""
+        """Yield pending communications with a (start, id) below (`ns`, `number`). The next computation is `row`."""
         while pending and (pending[0][0], int(self.trace.nodes.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
             before = self.waits.before_comm.get(comm.row, [])
@@ -144,7 +145,7 @@ class _Folding:
             yield from self._other_messages(comm, pending)
 
     def _other_messages(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield the kernel's other messages, then an empty computation that waits for all its messages."""
+        """Yield the other messages of the communication's kernel, then an empty computation that waits for them."""
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
         while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
             _, other = pending.popleft()
@@ -158,17 +159,15 @@ class _Folding:
                 self.on_stream[stream] = done.id, self.comm_end[comm.row]
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """Yield the pieces of an operator, which is split where a communication begins."""
+        """Split an operator wherever a communication starts. Yield its pieces and the communications."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
             yield from self._communicate(comm, self._micros(begin), [])
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
-        """Yield delays for the host's work until it submits a computation, or a communication before that computation.
-
-        The host continues while the GPU waits, so a delay depends on earlier delays and waits, not on computations.
-        """
+        """Yield delays for the host's work until `until`, when it submits the computation or communication `row`.
+        The host continues while the GPU waits, so a delay depends on earlier delays and waits, not on computations."""
         through = self.waits.through_host.get(row, [])
         comms = [comm for comm in through if comm in self.comm_end]
         if not self.has_gpu:
@@ -188,7 +187,7 @@ class _Folding:
         self.idle = []
         chain_end_at, needs = self.chain_end[-1], behind
         for began, waited in asked:
-            if chain_end_at < began < until:  # The work of the host before a wait does not depend on the wait.
+            if chain_end_at < began < until:  # Host work before a wait does not depend on the wait.
                 yield self._own_time(began, began - chain_end_at, needs, stream)
                 chain_end_at, needs = began, list(behind)
             if waited in self.comm_end:
@@ -209,7 +208,7 @@ class _Folding:
             yield self._link(DELAY, until, until - ready, needs, self._slot())
 
     def _slot(self) -> int:
-        """Return the stream of the last computation, where delays are shown; −1 if there is no computation."""
+        """Return the stream that displays delays: the stream of the last computation, or −1 if there is none yet."""
         return int(self.trace.nodes.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
@@ -242,7 +241,7 @@ class _Folding:
         return node
 
     def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
-        """Yield a communication; it depends on the last computation or delay that ended before the host issued it."""
+        """Yield a communication that depends on the last computation or delay before the host issued it."""
         row, stream = comm.row, int(self.trace.nodes.stream_lane[comm.row])
         chain_place = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
@@ -268,14 +267,14 @@ class _Folding:
             self.on_stream[stream] = node.id, ready + micros
 
 
-# If an event on an idle stream starts later than this, it waits for other work; every device starts it sooner.
+# If an event on an idle stream starts later than this after its launch, it waits for something other than the device.
 _MAX_LATENCY_NS = 1_000_000
 
 _Flags = npt.NDArray[np.bool_]
 
 
 class HostWaits:
-    """A replacement of `GpuWaits` for jobs whose communications run on the host; see `ReplayedRank.waits`."""
+    """Replaces `GpuWaits` in jobs that communicate on the host; see `ReplayedRank.waits`."""
 
     def __init__(self, before: dict[int, list[int]], inside: dict[int, list[int]]) -> None:
         self.through_host, self.inside = before, inside
@@ -285,13 +284,13 @@ class HostWaits:
 
 
 class GpuWaits:
-    """Maps each computation to the communications it waits for, and vice versa; keys and values are rows.
+    """Maps each computation to the communications that it waits for, and vice versa. Keys and values are row numbers.
 
     Attributes:
         on_gpu: maps a computation to the communications that its stream waits for.
         through_host: maps a computation to the communications and GPU events that the host awaits before submitting it.
         inside: maps an operator to the communications on the host that it waits for while it runs.
-        asked: maps a computation to (start of such a wait in ns, awaited row), and `_END` to all later waits.
+        asked: maps a computation to its waits on the host as (start in ns, awaited row). `_END` has all later waits.
         before_comm: maps a communication to the computations that its stream waits for.
     """
 
@@ -316,7 +315,7 @@ class GpuWaits:
 def _through_host(
     trace: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return, per wait on the host, the awaited row, the first computation afterwards, and the wait's start in ns."""
+    """Return columns that describe waits on the host: awaited row, first computation after it, and start in ns."""
     nodes = trace.nodes
     source, target, _ = trace.edges_of("data", "sync").T
     waited = communicates | (computes & (nodes.kind == GPU))
@@ -325,7 +324,7 @@ def _through_host(
     edges = np.stack([source, target], axis=1)
     on_gpu = nodes.kind[source] == GPU
     since = np.where(on_gpu, nodes.end[target], nodes.ts[target])
-    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # Host communications that have ended need no wait.
+    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # The host does not wait for a communication that has ended.
     asked = np.where(cost, nodes.ts[target], nodes.ts[source])
     unread = np.setdiff1d(np.flatnonzero(communicates & (nodes.kind != GPU)), source)
     source, since = np.concatenate([source, unread]), np.concatenate([since, nodes.end[unread]])
@@ -343,8 +342,8 @@ def _through_host(
 
 
 def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return host communications that ended while the thread that reads their results made a long pause, and for each
-    the first computation after the pause; `edges` are (communication, reader) pairs."""
+    """Find host communications that ended during a long pause of the thread that reads their results. Return their rows
+    and the first computation after each pause. `edges` contains (communication, reader) pairs of rows."""
     nodes = trace.nodes
     pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
     rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
@@ -357,7 +356,7 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
         paused = (nodes.end[before] <= nodes.end[run]) & (nodes.ts[after] <= nodes.ts[reader])
         paused &= nodes.ts[after] - nodes.end[before] > LONG_PAUSE_NS
         _, begin, until = (column[pauses[0] == thread] for column in pauses)
-        at = np.searchsorted(until, nodes.end[run])  # The communication ended during this pause, or before it.
+        at = np.searchsorted(until, nodes.end[run])  # The communication ended during or before this pause.
         paused[at == len(until)] = False
         near = np.minimum(at, max(len(until) - 1, 0))
         if len(until):
@@ -373,8 +372,9 @@ def _by_target(source: IntColumn, target: IntColumn) -> dict[int, list[int]]:
 
 
 def submitted(trace: Trace) -> IntColumn:
-    """Return the time in ns at which the host let each row begin: the row's start if the GPU was idle until then, else
-    the launch plus the usual latency. GPU events without a launch count as submitted at the start of the trace."""
+    """Return the time in ns when the host allowed each row to begin. If the GPU was idle before the row, this is the
+    row's start. Otherwise, it is the launch time plus the usual launch latency. If a GPU event has no launch, it is the
+    start of the trace."""
     nodes = trace.nodes
     result: IntColumn = np.where(nodes.kind == GPU, trace.span[0], nodes.ts)
     call, gpu, _ = trace.edges_of("launch").T
@@ -384,7 +384,7 @@ def submitted(trace: Trace) -> IntColumn:
     launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
     latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
-    free = np.full(len(trace), -1, np.int64)  # At this time, a row's last dependency on the GPU ends.
+    free = np.full(len(trace), -1, np.int64)  # when each row's last GPU dependency ends
     np.maximum.at(free, target, nodes.end[source])
     free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)

@@ -1,14 +1,16 @@
-"""The network that ASTRA-sim simulates for a description, and communication sizes that lead to given times.
+"""Compute how long communications take in ASTRA-sim, and the communication size that takes a wanted time.
 
-Observed with the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
+We observed the following behavior of the congestion-unaware analytical backend
+(`tests/conformance/test_astra_links.py`):
 
-- Each level is a dimension, inner levels first.
-- On `FullyConnected`, any two ranks share a link. Rings use one link per rank, which has the rank's bandwidth; direct
-  algorithms use all links. On `Ring`, data that passes through ranks incurs each link's latency, at full bandwidth.
-  `Switch`, used for halving and doubling, has two links between any two ranks.
-- A group smaller than the job runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc). A step
-  or message uses a link of the innermost dimension in which the positions of its two ranks differ.
-- All units of a dimension have the same number of ranks; halving and doubling needs a power of two.
+- Each level of the network is one dimension. The innermost level comes first.
+- In a `FullyConnected` topology, each pair of ranks has a link. Ring algorithms use one link per rank, at the full
+  bandwidth of the rank. Direct algorithms use all links. In a `Ring` topology, data that passes through other ranks
+  incurs the latency of each link but keeps the full bandwidth. In a `Switch` topology, used for halving-doubling, two
+  links connect each pair of ranks.
+- A process group that does not contain all ranks always uses a ring (CommunicatorGroup.cc). A ring step or message uses
+  a link of the innermost dimension in which its two ranks have different positions.
+- All units of a dimension have the same number of ranks. Halving-doubling requires a power of two.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from .collectives import Agreement, Communication
 _LEAST_BYTES = 4
 _MOST_BYTES = 2**53
 _PROBE = 1 << 40
-# A communication keeps its size if the difference of simulated and wanted time is at most this share.
+# A communication keeps its size if the relative difference between simulated and wanted time is at most this.
 _CLOSE = 1e-3
 
 
@@ -37,8 +39,8 @@ class AstraLinks:
     """A network as ASTRA-sim represents it.
 
     Attributes:
-        dimensions: the innermost dimension first; the product of their `ranks` is the job's number of ranks.
-        unsaid: features of the network that ASTRA-sim cannot express, as phrases for messages.
+        dimensions: innermost dimension first. The product of their `ranks` is the number of ranks in the job.
+        unsaid: phrases for messages that describe the network features that ASTRA-sim cannot express.
     """
 
     ranks: int
@@ -90,10 +92,10 @@ class AstraLinks:
 
 
 def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
-    """Return a dimension with the bandwidth that the algorithm of `span` gets on the topology built for `own`."""
+    """Return `span` with the bandwidth that its algorithm gets on the topology that was written for algorithm `own`."""
     if own == "direct" and span.algorithm != "direct":
         return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
-    if own != "direct" and span.algorithm == "direct":  # A rank sends to all ranks at once, each at full bandwidth.
+    if own != "direct" and span.algorithm == "direct":  # A rank sends to all others at once, each at full bandwidth.
         return span._replace(bandwidth=span.bandwidth * (span.ranks - 1))
     return span
 
@@ -115,7 +117,7 @@ def astra_links(network: Network, ranks: int) -> AstraLinks:
 
 
 def described_beyond_a_formula(network: Network) -> bool:
-    """Return True if one formula is not enough: the network has levels, a library, or a direct or tree algorithm."""
+    """Return True if the network has levels, a library, or a direct or tree algorithm, so one formula is not enough."""
     return bool(network.levels or network.library) or network.algorithm in ("direct", "tree")
 
 
@@ -152,7 +154,7 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
 
 
 def _priced_as(original: Communication, simulated: Communication) -> tuple[int, int]:
-    """Return the kind and size for a network's estimate; only gather and scatter are estimated as their substitutes."""
+    """Return the kind and size to estimate. Gather and scatter are estimated as their substitutes."""
     if original.kind in (Type.BROADCAST, Type.REDUCE):
         return original.kind, original.size
     return (original.kind, 0) if original.kind == Type.BARRIER else (simulated.kind, simulated.size)

@@ -1,4 +1,4 @@
-"""Nodes for ASTRA-sim, and a writer that stores only the fields that the simulator reads."""
+"""Define nodes for ASTRA-sim, and write only the fields that the simulator reads."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .chakra import CHAKRA_VERSION, COMP, ROWS
 from .collectives import Communication, comm_attributes, comm_node_type
 from .node_work import roofline_work, work_columns
 
-# A `SimNode` for a delay, in which the GPU waited for the host, has this `row`.
+# If a `SimNode` represents a delay, when the GPU waited for the host, it has this `row`.
 DELAY = -1
-# A `SimNode` for the time until a rank starts has this `row`.
+# If a `SimNode` represents the time before a rank starts, it has this `row`.
 START = -2
 
 _NAMES = {DELAY: b"delay", START: b"start skew"}
@@ -33,7 +33,7 @@ _NUMBERS = ("id", "row", "micros")
 
 
 class SimNode(NamedTuple):
-    """A simulator node. Ids ascend by start time, `row` may be DELAY or START, and a delay occupies `stream`."""
+    """A simulator node. Ids ascend by start time. `row` may be DELAY or START. `stream` is the stream of a delay."""
 
     id: int
     row: int
@@ -44,7 +44,7 @@ class SimNode(NamedTuple):
 
 
 def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
-    """Yield a node for the time until the rank starts, then all nodes, with ids increased by one."""
+    """Yield a node that lasts until the rank starts, then all the given nodes with their ids increased by one."""
     yield SimNode(1, START, micros, [])
     for node in nodes:
         needs = [number + 1 for number in node.needs] or [1]
@@ -55,7 +55,7 @@ def write_nodes(
     trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
 ) -> int:
     work, nodes_left = work_columns(trace), iter(nodes)
-    if roofline is not None:  # The bus limits copies between host and device, not memory.
+    if roofline is not None:  # The bus, not memory, limits host-device copies.
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.nodes.category, copies)] = -1
     chunks = iter(lambda: list(itertools.islice(nodes_left, ROWS)), [])

@@ -1,7 +1,7 @@
 """Run a converted set in ASTRA-sim and compare each rank's simulated time with the replay and the recording.
 
-The simulator's exit status is 0 even after a deadlock; a rank is done if the simulator reports that the rank finished
-and that all its nodes ran.
+The simulator exits with status 0 even after a deadlock. Therefore, a rank has completed only if the simulator reports
+that the rank finished and that all of its nodes ran.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class SimulatedRank:
-    """A rank's simulated, replayed and recorded times in ms (None if unknown), and the number of its nodes that ran."""
+    """Simulated, replayed and recorded time of a rank in ms (None if unknown). `ran` counts its nodes that ran."""
 
     rank: int
     nodes: int
@@ -65,7 +65,7 @@ def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str
         output = _simulate(binary, files, groups, network)
         finished = {int(rank): int(ns) for rank, ns in _FINISHED.findall(output)}
         ran = {int(rank): int(done) for rank, _, _, done, _ in _NODES.findall(output)}
-        # The simulator runs rings instead of a library's algorithms.
+        # The simulator does not have the library's algorithms, so it runs rings instead.
         ends = rank_ends(scans, groups, replace(network, library=None))
         replayed: Sequence[int | None] = ends or [None] * len(files)
         results[name] = [

@@ -37,7 +37,7 @@ _BARRIER_BYTES = 1024
 
 
 class Substitute(NamedTuple):
-    """A replacement collective; `size` maps the original's bytes and ranks (2 or more) to its own bytes."""
+    """A replacement collective. `size` computes its bytes from the original's bytes and number of ranks (2 or more)."""
 
     kind: int
     size: Callable[[int, int], int]
@@ -45,9 +45,9 @@ class Substitute(NamedTuple):
 
 
 # A substitute moves the same number of bytes through the busiest link (the root's) as the original collective.
-# A broadcast or reduce moves its size, and a gather or scatter moves n − 1 shares (doc/PERFORMANCE.md of nccl-tests).
-# In ASTRA-sim's ring (`Ring` in astra-sim/system/collective), a rank sends n − 1 times the size of an all-gather.
-# However, a rank sends only (n − 1)/n times the size of a reduce-scatter.
+# A broadcast or reduce moves its size. A gather or scatter moves n − 1 shares (see doc/PERFORMANCE.md in nccl-tests).
+# In ASTRA-sim's ring (astra-sim/system/collective/Ring.cc), each rank sends n − 1 times the size of an all-gather.
+# For a reduce-scatter, however, each rank sends only (n − 1)/n times the size.
 SUBSTITUTES: dict[int, Substitute] = {
     Type.BROADCAST: Substitute(
         Type.ALL_GATHER,
@@ -76,8 +76,8 @@ def _least(sizes: Iterable[int]) -> int:
     return min(filter(None, sizes), default=0)
 
 
-# If a collective's sizes differ between ranks, the function chooses the one size that the simulator needs.
-# In a gather or scatter without metadata, the root's tensors cover all ranks.
+# The simulator needs one size per collective. If the ranks report different sizes, this function chooses one of them.
+# If a gather or scatter has no metadata, the root's tensors have the data of all ranks, so the root's size is larger.
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
     Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, run with the largest size"),
     Type.GATHER: (_least, "gather with sizes that differ between ranks, run with the smallest size"),
@@ -106,7 +106,7 @@ def for_simulator(agreement: Agreement) -> Agreement:
     return _in_turn(replace(agreement, ranks=ranks, groups=groups))
 
 
-# To match collectives in the group of all ranks, ASTRA-sim counts the preceding collectives of any group.
+# ASTRA-sim matches a collective of all ranks by the number of collectives before it in any process group.
 _OWN_GROUP = (
     "the set lists all ranks as a process group, because ASTRA-sim matches collectives of all ranks by the number of "
     "earlier collectives, and this number differs between ranks"
@@ -144,12 +144,10 @@ def write_astra_sim(
     roofline: float | None = None,
     on_host: ReplayedRank | None = None,
 ) -> Written:
-    """Write one rank: its GPU nodes, and delays that represent the host's time.
-
-    `comms` are from `for_simulator`. The rank starts `skew_ns` after the first rank; a computation before all others
-    represents this time. `fold` explains `transferred` and `on_host`. `roofline` is the device's memory bandwidth in
-    GB/s; see `roofline_work`.
-    """
+    """Write one rank's file. It contains the GPU nodes, and delays that represent the host's time.
+    `comms` are from `for_simulator`. The rank starts `skew_ns` after the first rank. An extra computation at the
+    beginning represents this time. `fold` explains `transferred` and `on_host`. `roofline` is the memory bandwidth of
+    the device in GB/s (see `roofline_work`)."""
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
@@ -178,7 +176,7 @@ def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
 
 
 def _group_size(comm: Communication, own: RankComms, agreement: Agreement) -> int:
-    """Return the number of ranks in a communication's process group; 2 if unknown."""
+    """Return the number of ranks in a communication's process group, or 2 if it is unknown."""
     members = agreement.groups.get(comm.group)
     if members is not None:
         return len(members)
@@ -231,7 +229,7 @@ _MESSAGES = "messages in the replicated trace, kept as computations of their mea
 def simulated_ranks(
     given: Sequence[RankComms], *, renumber: bool, replicate: int | None
 ) -> tuple[list[RankComms], dict[int, int], tuple[str, ...]]:
-    """Return ranks 0 to n − 1 of a simulation, a map from these ranks to the traces' ranks, and notes."""
+    """Return the simulated ranks 0 to n − 1, a map from each simulated rank to the rank of its trace, and notes."""
     if replicate is not None:
         if len(given) > 1:
             raise UsageError(f"--replicate takes one trace, not {len(given)}; choose a rank with --rank")
@@ -267,10 +265,11 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
 
 
 def replicated(given: RankComms, ranks: int) -> list[RankComms]:
-    """Return ranks that all run the trace of a single rank.
+    """Return simulated ranks that all run the same single trace.
 
-    A group of all ranks, or of unknown ranks, becomes a group of all new ranks. A group of s ranks with stride d is
-    laid out like a device mesh: d groups of s ranks in every s · d ranks. Messages are dropped and counted.
+    If a process group contains all ranks, or its ranks are unknown, its copy contains all simulated ranks. A process
+    group of s ranks with stride d is repeated like in a device mesh: s · d ranks have d groups. Messages are dropped
+    and counted.
 
     Example:
         >>> tensor_parallel = Communication(0, 0, 64, named=("tp", (4, 5)))
@@ -314,7 +313,7 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 
 @dataclass(frozen=True)
 class JobTimes:
-    """The start times of a job's ranks. Collectives, which end at the same time on all ranks, align the clocks."""
+    """Start times of a job's ranks. Clocks are aligned so that each collective ends at the same time on all ranks."""
 
     ranks: Mapping[int, RankRecording]
 
@@ -335,7 +334,7 @@ class JobTimes:
         return clock_offsets(synchronizing(self._collectives), self._messages)
 
     def start_skew(self) -> tuple[dict[int, int], tuple[str, ...]]:
-        """Return how long after the first rank each rank starts, in ns, and notes."""
+        """Map each rank to the time in ns by which it starts after the first rank. Also return notes."""
         joined: defaultdict[int, dict[int, int]] = defaultdict(dict)
         for clock in self._clocks:
             joined[clock.reference][clock.rank] = self.ranks[clock.rank].start_ns - clock.offset_ns

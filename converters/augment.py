@@ -40,7 +40,7 @@ _WHOLE = "record it again; all other commands read the undamaged part"
 
 @dataclass(frozen=True)
 class Augmented:
-    """How many GPU events (all, with FLOPs, with bytes) and counter values were written, and `damage` of sources."""
+    """Numbers of written GPU events (all, with FLOPs, with bytes) and counter values, and `damage` in the input."""
 
     events: int
     with_flops: int
@@ -59,14 +59,14 @@ def augment(
     part: Callable[[Trace], Trace] | None = None,
     progress: bool = False,
 ) -> Augmented:
-    """Copy a Kineto trace or an ET+ file, and add `ARGUMENTS` to the `args` of its GPU events if they are known.
+    """Copy a Kineto trace or an ET+ file. Add those `ARGUMENTS` to the `args` of GPU events whose values are known.
 
-    In a Kineto trace, the counters of `analysis.counters` follow the last event. Unknown header keys are dropped. All
-    other bytes stay the same; augmenting an augmented file again does not change it.
+    In a Kineto trace, also add the counters from `analysis.counters` after the last event. Unknown header keys are
+    dropped. All other bytes stay the same. If the file is augmented a second time, nothing changes.
 
     Args:
-        path: output, gzipped if it ends in ".gz".
-        part: selects the part of the trace whose events and counters are written, like `part_of`.
+        path: the output file. It is gzipped if its name ends in ".gz".
+        part: selects the part of the trace to augment (see `part_of`).
 
     Raises:
         TraceFormatError: `source` is neither a Kineto trace nor ET+, or is broken.
@@ -74,7 +74,7 @@ def augment(
     """
     blob = known_header(load_bytes(source, progress=progress))
     whole = parse_trace(blob, progress=progress)
-    gpu = whole.gpu.take(whole.gpu.source >= 0)  # The other events are not nodes.
+    gpu = whole.gpu.take(whole.gpu.source >= 0)  # All other GPU events are not nodes.
     trace = whole.with_tables(replace(whole.tables, gpu=gpu))
     shown = None if part is None else part(whole)
     added: list[bytes] = []
@@ -118,7 +118,7 @@ def _counter_texts(trace: Trace, counters: list[Counter]) -> list[bytes]:
 
 
 def _last_recorded(texts: list[bytes], counters: list[Counter]) -> int:
-    """Return the position of the last event that is not a counter added by an earlier `augment`."""
+    """Return the index of the last event in the file before any counters that an earlier `augment` appended."""
     ours = {counter.title(counter.device) for counter in counters}
     for position in range(len(texts) - 1, 0, -1):
         if counter_name(texts[position]) not in ours:

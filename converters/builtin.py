@@ -39,11 +39,12 @@ class ChakraOptions:
     """Options of "chakra".
 
     Attributes:
-        memory_nodes: write copies and memsets as memory nodes (see `write_et`).
-        degrade: if communications do not match between ranks, make them computations instead of raising an error.
-        groups: the process-group file of Chakra inputs; by default the file next to them.
-        without_times: also convert Execution Traces that were not linked; their nodes have no durations.
-        as_prefix: write `<output>.<rank>.et`; by default only if there are several ranks.
+        memory_nodes: write memcpys and memsets as memory nodes (see `write_et`).
+        degrade: convert communications that do not match between ranks to computations instead of raising an error.
+        groups: the process-group file for Chakra inputs. By default, it is the one in the same folder.
+        without_times: also accept Execution Traces that were not linked. Their nodes have no durations.
+        as_prefix: name the files `<output>.<rank>.et`. By default, they are named this way only if there are several
+            ranks.
     """
 
     memory_nodes: bool = False
@@ -58,12 +59,12 @@ class AstraSimOptions:
     """Options of "astra-sim".
 
     Attributes:
-        skew: start the ranks as far apart as measured (see `JobTimes`), instead of all at once.
+        skew: start each rank at its measured time (see `JobTimes`). If False, all ranks start at time 0.
         renumber_ranks: number the input's ranks from 0.
-        replicate: number of simulated ranks that all run the single input (see `replicated`).
-        roofline: memory bandwidth for a roofline simulation, in GB/s.
+        replicate: number of simulated ranks. They all run the same single trace (see `replicated`).
+        roofline: memory bandwidth of the device in GB/s, for a roofline simulation.
         network: network description, such as "bandwidth=25,latency=5us"; see `parse_network`.
-        degrade, groups, as_prefix: the same as in `ChakraOptions`.
+        degrade, groups, as_prefix: have the same meaning as in `ChakraOptions`.
     """
 
     skew: bool = True
@@ -78,7 +79,7 @@ class AstraSimOptions:
 
 @dataclass(frozen=True)
 class GoalOptions:
-    """Options of "goal". If the algorithm is "direct", each rank sends to all other ranks at once."""
+    """Options of "goal". With the "direct" algorithm, each rank sends to all other ranks at once."""
 
     algorithm: Literal["ring", "direct"] = "ring"
     degrade: bool = False
@@ -86,14 +87,14 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class EtPlusOptions:
-    """Options of "etplus". If given, `schema` upgrades nodes that have an older schema (see `upgraded`)."""
+    """Options of "etplus". If `schema` is set, nodes with an older schema are upgraded to it (see `upgraded`)."""
 
     schema: Literal["1.1.1"] | None = None
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """Options of the graph formats (see `write_graph`); `max_nodes` is a limit per rank."""
+    """Options of the graph formats (see `write_graph`). `max_nodes` is a limit per rank."""
 
     subtree: str | None = None
     max_nodes: int | None = None
@@ -101,7 +102,7 @@ class GraphOptions:
 
 @dataclass(frozen=True)
 class NpzOptions:
-    """Options of "npz": how `write_dataset` splits a dataset, and "threads" and "batch" of the configuration."""
+    """Options of "npz". `split` determines how to split a dataset. `config` can set "threads" and "batch"."""
 
     split: Literal["model", "graph"] = "model"
     config: Mapping[str, float] = field(default_factory=dict)
@@ -225,7 +226,7 @@ def _etplus(traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
     source = traces.source
     if options.schema is None and not isinstance(source, (Trace, InputPair)) and is_stored(source):
         (trace,) = traces.values()
-        trace.write(path)  # A columnar output folder also stores the text of the ET+ file.
+        trace.write(path)  # A folder of columns also keeps the text of the ET+ file.
         return Conversion((path,), int((trace.nodes.kind != RUNTIME).sum()), Counter())
     if options.schema is None:
         file, metadata, nodes, counts = _messages(traces)

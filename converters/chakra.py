@@ -55,7 +55,7 @@ from .row_dependencies import TraceDependencies, dependencies
 
 # The metadata of every written file names this version of the Chakra schema.
 CHAKRA_VERSION = "0.0.4"
-# Each block encodes this many nodes; in smaller blocks, the fixed cost per block dominates.
+# Number of nodes that are encoded per block. If blocks are smaller, the fixed cost per block dominates.
 ROWS = 8192
 COMP = NodeType.Value("COMP_NODE")
 _LEFT_OUT = "dependencies from thread and stream order, left out because edges contradict them"
@@ -70,13 +70,11 @@ class Written:
 def write_et(
     trace: Trace, path: str | os.PathLike[str], *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> Written:
-    """Write a trace as a Chakra file, gzipped if its name ends in ".gz"; docs/reference/chakra.md lists all attributes.
-
-    `data_deps` contain the edges and the order of threads and streams, `ctrl_deps` the caller. A node's duration is its
-    self time (see `host_work`); measured times are in attributes. Raise ConvertError if the edges form a cycle.
-    `comms` are communications that several ranks agreed on. `memory_nodes` turns copies and memsets into
-    MEM_LOAD_NODE (to the device) and MEM_STORE_NODE.
-    """
+    """Write a Chakra file. It is gzipped if its name ends in ".gz". docs/reference/chakra.md lists all attributes.
+    `data_deps` contains the edges and the order of each thread and stream. `ctrl_deps` contains the caller. The
+    duration of a node is its self time (see `host_work`). Attributes contain the measured times. Raise ConvertError if
+    the edges form a cycle. `comms` contains the communications after all ranks have agreed on groups and tags.
+    `memory_nodes` turns copies and memsets into MEM_LOAD_NODE (to the device) and MEM_STORE_NODE."""
     blocks, counts = _blocks(trace, comms=comms, memory_nodes=memory_nodes)
     return Written(write_blocks(path, _metadata(trace), blocks), counts)
 
@@ -103,7 +101,7 @@ def _blocks(
 
 
 class _Encoder:
-    """Encodes the nodes of a trace from columns, kind by kind; its arrays have one entry per row."""
+    """Encodes the nodes of a trace from columns, one kind at a time. Its arrays have one entry per row."""
 
     def __init__(
         self, trace: Trace, needs: TraceDependencies, comms: RankComms, communicating: IntColumn, memory_nodes: bool
@@ -113,7 +111,7 @@ class _Encoder:
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
         self.has_times = bool(nodes.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
-        # This is the self time per row in ns, but GPU events and collectives keep their measured duration.
+        # Self time of each row in ns. GPU events and collectives keep their measured duration.
         self.duration = np.where(nodes.timed, nodes.dur, 0)
         on_host = host_rows(trace, communicating)
         self.duration[on_host] = host_work(trace, communicating)[on_host]
@@ -145,7 +143,7 @@ class _Encoder:
         return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
 
     def _messages(self, row: int) -> Iterator[bytes]:
-        """Yield one node per message if a row has several messages; the row's own node follows and takes no time."""
+        """Yield one node per message if a row has several. The row's own node comes later and takes no time."""
         trace, name = self.trace, self.trace.name_of(Row(row))
         needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
         begin, took = (int(trace.nodes.ts[row]) + 500) // 1000, self.message_micros[row]
@@ -190,7 +188,7 @@ class _Encoder:
         )
 
     def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
-        """Return the attributes with exact times in ns, except times that equal `duration_ns`."""
+        """Return the attributes that contain exact times in ns. Omit the times that equal `duration_ns`."""
         ts, dur, exclusive = self.trace.nodes.ts[rows], self.trace.nodes.dur[rows], self.trace.nodes.exclusive[rows]
         if kind != CPU and np.any(ts < 0):
             ts, dur, exclusive = self._with_wrong_times(rows, ts, dur, exclusive)
@@ -203,7 +201,7 @@ class _Encoder:
         ]
 
     def _with_wrong_times(self, rows: IntColumn, *times: IntColumn) -> list[IntColumn]:
-        """Replace the corrected times of events by the impossible times that were recorded."""
+        """Restore the impossible times that were recorded for events. The trace contains corrected times."""
         wrong = np.flatnonzero(times[0] < 0)
         records = list(self.trace.records(rows[wrong]))
         restored = []
@@ -247,9 +245,9 @@ def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
                 yield AttributeProto(name=name, uint64_val=value)
 
 
-# Parts are pieces of encoded messages with one entry per row (see `messages`).
+# Each list in `Parts` contains one piece of an encoded message per row (see `messages`).
 Parts = list[list[bytes]]
-# Maps a row to the fields that no attribute can express.
+# Maps the position of a row to the ET+ fields that no Chakra attribute can express.
 Further = dict[int, Record]
 
 _NUMBERS = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")
@@ -303,7 +301,7 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """Return the fields that only GPU events have; a `pg_name` or `tid` that has no field goes into `further`."""
+    """Return attributes of GPU events only. If no attribute has the `pg_name` or `tid`, put it into `further`."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
@@ -339,7 +337,7 @@ def _texts_of(event: Any) -> list[AttributeProto]:
 
 
 def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]) -> Parts:
-    """Return the attributes from the ET; a GPU event gets the attributes of its operator, if any."""
+    """Return the attributes from the ET. A GPU event has the attributes of its operator, if it has an operator."""
     columns = {
         name: trace.nodes.thread[rows] if name == "tid" else getattr(trace.nodes, name)[rows] for name in _NUMBERS
     }
@@ -367,7 +365,7 @@ def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[A
 
 
 def _further_attributes(owners: Sequence[Any], texts: Sequence[bytes]) -> list[bytes]:
-    """Return each record's additional attributes as a JSON list that has the separators of the first list."""
+    """Encode the additional attributes of each record as a JSON list. All lists use the separator of the first list."""
     lists = [[] if attrs is UNSET or attrs.further_0 is UNSET else _listed(attrs) for attrs in owners]
     first = next((i for i, those in enumerate(lists) if len(those) > 1), -1)
     between = b"" if first < 0 else texts[first].partition(lists[first][0])[2].partition(lists[first][1])[0]
@@ -390,7 +388,7 @@ def _tensors(records: Sequence[Any]) -> tuple[Parts, Parts]:
 
 
 def _flat_tensors(records: Sequence[Any], further: Further) -> tuple[Parts, Parts]:
-    """Return inputs and outputs; incomplete inputs and outputs go into `further`."""
+    """Return the encoded inputs and outputs. Put incomplete ones into `further`."""
     tensors = []
     for name, tag in _SIDES.items():
         part = []

@@ -1,7 +1,8 @@
-"""Copy Chakra sets from other programs message by message, and change only nodes that a simulator cannot run.
+"""Copy sets of Chakra traces from other programs message by message. Change only nodes that a simulator cannot run.
 
-A `Trace` cannot represent nodes without a start time, `num_ops` without tensors, or unknown attributes. Example: node 3
-waits for the METADATA node 2, and node 2 waits for node 1. In the copy, node 3 waits for node 1.
+They are not read into a `Trace`, because it would lose nodes without a start time, `num_ops` of nodes without tensors,
+and unknown attributes. Example: node 3 waits for METADATA node 2, and node 2 for node 1. In the copy, node 3 waits for
+node 1.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ class GivenRank:
     """The result of the first pass over a rank's file.
 
     Attributes:
-        removed: METADATA and INVALID nodes, each with the nodes that it waits for.
-        comms: communications in file order; `row` is the node's id, and `named` lists no ranks yet.
-        ids: the ids of all nodes, sorted, as uint64; None unless a dependency is missing, removed, or listed twice.
+        removed: maps the ids of METADATA and INVALID nodes to the ids of the nodes that they wait for.
+        comms: communications in file order. Their `row` is the node's id, and `named` does not list ranks yet.
+        ids: sorted ids of all nodes (uint64), or None if all dependencies exist, are not removed and are listed once.
     """
 
     path: str
@@ -78,7 +79,7 @@ class GivenRank:
 
 
 def files_to_copy(traces: Traces) -> dict[int, str] | None:
-    """Return the file of each rank if all files are complete Chakra files that etplus did not write, else None."""
+    """Map ranks to files if all files are complete Chakra files from other programs. Otherwise, return None."""
     paths = traces.whole_files
     if not paths or not all(path.endswith((".et", ".et.gz")) or begins_like_workload(head_of(path)) for path in paths):
         return None
@@ -99,7 +100,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
     ids, needed, repeats = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], False
     for messages in blocks:
         heads = node_heads(messages)
-        if heads is None:  # A node repeats a dependency, or its fields are not in the usual order.
+        if heads is None:  # A node repeats a dependency or has an unusual field order.
             repeats = True
             nodes = [node for node, _ in messages.nodes()]
             ids.append(np.array([node.id for node in nodes], np.uint64))
@@ -120,7 +121,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
 
 
 def _communication(node: Node) -> Communication | None:
-    """Return a node's communication; None for a broadcast (ASTRA-sim replays it) or if attributes are missing."""
+    """Return a node's communication, or None if attributes are missing or it is a broadcast (ASTRA-sim replays it)."""
     values = values_of(node.attr)
     size, kind = values.get("comm_size"), values.get("comm_type", 0)
     peer: Any = -1
@@ -168,7 +169,7 @@ class _Changes:
         return Block(len(texts) - texts.count(b""), b"".join(texts))
 
     def _edited(self, messages: Messages) -> Iterator[tuple[int, bytes]]:
-        """Yield the position and the new message of each changed node; b"" leaves the node out."""
+        """Yield (position, new message) for each changed node. The message is b"" if the node is removed."""
         heads = None if self.given.ids is not None else node_heads(messages)
         others = range(len(messages.ends)) if heads is None else np.flatnonzero(heads.kinds != NodeType.COMP_NODE)
         for place in map(int, others):
@@ -193,7 +194,7 @@ class _Changes:
             self._change_communication(node, self.before[node.id])
 
     def _keep_dependencies(self, listed: Any) -> None:
-        """Replace removed nodes by the nodes they wait for, and drop missing and repeated dependencies."""
+        """Replace each removed node with the nodes that it waits for. Drop missing and repeated dependencies."""
         expanded = [number for dependency in listed for number in self._behind(dependency)]
         assert self.given.ids is not None
         is_known = np.isin(np.array(expanded, np.uint64), self.given.ids)
@@ -206,7 +207,7 @@ class _Changes:
             listed.extend(kept)
 
     def _behind(self, number: int) -> list[int]:
-        """Return the node itself or, if it is removed, the nodes it waits for."""
+        """Return the node's own id or, if the node is removed, the ids of the nodes that it waits for."""
         result, waiting, seen = list[int](), [number], set[int]()
         while waiting:
             current = waiting.pop()

@@ -1,8 +1,8 @@
-"""Chrome traces in Kineto's form: operators, runtime calls and GPU events are slices, edges are flows.
+"""Write Chrome traces in Kineto's format. Operators, runtime calls and GPU events become slices. Edges become flows.
 
-In Perfetto's trace processor a flow binds to the innermost slice that is open on its thread when the flow is read. So
-a flow directly follows its slice, and no slice has zero length. If two slices overlap without nesting, Perfetto drops
-one of them.
+In Perfetto's trace processor a flow binds to the innermost slice that is open on its thread when the flow is read.
+Therefore, each flow directly follows its slice, and no slice has zero length. Perfetto drops one of two slices that
+overlap without nesting.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from ..trace.trace import Trace
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
-# After rounding to µs, events may overlap by this much; the earlier event is then shortened.
+# Rounding to µs may make events overlap by up to this time. The earlier event is then shortened.
 _OVERLAP_NS = 1000
 _LEAST_NS = 1
 _FOREVER = 2**62
 _TRACKS_PER_PROCESS = 100_000
-# Each rank has this many flow ids, so any correlation id (32 bits) is smaller.
+# Number of flow ids that are reserved for each rank. Correlation ids (32 bits) are smaller.
 _FLOWS_PER_PROCESS = 1 << 32
-# The program is shown with this process id if its own id is unknown or equals a device number.
+# This replaces the program's process id if it is unknown or identical to a device number.
 _PROGRAM = 1_000_000
-# As in Kineto, the sort index of a device is its number plus this, so that devices come after programs.
+# As in Kineto, this is added to a device's number to get its sort index, so that devices come after programs.
 _GPU_SORT = 5_000_000
 _PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
-# Maps each kind of edge that Kineto also writes as a flow to Kineto's category.
+# Maps an edge kind to the flow category that Kineto uses for it. Kineto does not write other edges.
 _KINETO_FLOWS = {"launch": "ac2g"}
 
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """Numbers of slices, flows, and edges without flows, which lead back in time or to nodes without a time."""
+    """Numbers of slices, flows and omitted edges. Edges back in time or to nodes without a time are omitted."""
 
     slices: int
     flows: int
@@ -69,12 +69,10 @@ class ChromeTrace:
 def write_chrome(
     traces: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
 ) -> ChromeTrace:
-    """Write a Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
-
-    Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank keeps Kineto's
-    processes; otherwise each rank is a process named by `titles`. Times are µs since the first event of all ranks. If
-    events overlap on a thread without nesting, the later event gets a track below.
-    """
+    """Write a Chrome trace of one or several ranks. The file is gzipped if its name ends in ".gz".
+    Events have Kineto's categories and arguments, and launches are "ac2g" flows. A single rank keeps its processes from
+    Kineto. If there are several ranks, each one becomes a process named by `titles`. Times are µs since the first event
+    of all ranks. If two events on a thread overlap without nesting, the later event moves to a track below."""
     timed = timed_traces(traces)
     others = {rank: other_events(trace) for rank, trace in traces.items()}
     zero = min(
@@ -108,14 +106,14 @@ class RankTimeline:
     """The slices of one rank and their processes and threads in the output.
 
     Args:
-        zero: the wall-clock time in ns that is the output's time 0.
+        zero: the wall-clock time in ns that becomes time 0 in the output.
         others: the events from `other_events`.
         alone: True if this is the only rank.
 
     Attributes:
-        rows: the rows that have a time, in the order of their slices.
-        lane: 0, or a higher number if the row overlaps another row.
-        pid, tid: with several ranks the pid is the rank, and tids are unique, because Perfetto would mix them up.
+        rows: the rows that have a time, sorted like their slices.
+        lane: 0 for most rows, or a higher number if the row overlaps another row without nesting.
+        pid, tid: if there are several ranks, the pid is the rank. Tids are unique, because Perfetto merges equal tids.
         finish: the end in ns at which each row is shown.
         flows: (source row, target row) pairs; `kinds` lists the kind of each flow.
     """
@@ -157,7 +155,7 @@ class RankTimeline:
             for flow in arriving.get(row, ()):
                 if flow in begun:
                     yield self._flow(flow, row, ts, "f")
-                else:  # The call waits for work that began later than the call.
+                else:  # The call waits for work that began after the call.
                     late.append(self._flow(flow, row, max(ts, int(self.trace.nodes.ts[self.flows[flow, 0]])), "f"))
         yield from late
         yield from (event for _, _, event in reversed(others))
@@ -165,7 +163,8 @@ class RankTimeline:
         yield from self._counters()
 
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
-        """Return the events that are rows, by index, and other events as (start, duration, event), last first."""
+        """Map the indexes of events that have rows to the events. List all others as (start, duration, event), last
+        event first."""
         calls = self.trace.nodes.kind[self.rows] == CPU
         own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
@@ -180,7 +179,7 @@ class RankTimeline:
         return {other.index: other for other in self.others if other.index in own}, later
 
     def _places(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
-        """Map Kineto's threads, and its (device, stream) pairs, to processes and threads of the output."""
+        """Map each thread, and each (device, stream) pair, in Kineto to a (process, thread) pair in the output."""
         trace, rows = self.trace, self.rows[self.lane[self.rows] == 0]
         places = zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True)
         place = dict(zip(rows.tolist(), places, strict=True))
@@ -226,7 +225,7 @@ class RankTimeline:
 
     @cached_property
     def ids(self) -> list[int]:
-        """Flow ids; as in Kineto, a launch uses its correlation id, unless several events share it (graph launches)."""
+        """Flow ids. As in Kineto, a launch uses its correlation id, but only once if a graph's events share it."""
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
         correlation = self.trace.nodes.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
@@ -289,13 +288,13 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
 
 
 def program_of(trace: Trace) -> int:
-    """Return the program's process id in Kineto, or a substitute if the id is unknown or equals a device number."""
+    """Return the program's process id, or a substitute if the id is unknown or identical to a device number."""
     program = _number(trace.header.get("pid"))
     return _PROGRAM if program is None or program in trace.nodes.device[trace.nodes.kind == GPU] else program
 
 
 def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return each row's displayed track, lane and end. Slices in a lane nest or follow each other; none is empty."""
+    """Return each row's track, lane and displayed end. Slices in a lane nest or do not overlap. None is empty."""
     nodes = trace.nodes
     threads = np.where(nodes.thread >= 0, nodes.thread, _FOREVER - nodes.thread)  # Threads without operators come last.
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
@@ -318,7 +317,7 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return each row's process and thread in Kineto; if Kineto has no thread, use a number from `spare`."""
+    """Return each row's process and thread in Kineto. Rows without a thread in Kineto get theirs from `spare`."""
     nodes = trace.nodes
     gpu = nodes.kind == GPU
     pid = np.where(gpu, nodes.device, program_of(trace))
@@ -340,7 +339,7 @@ def _number(raw: msgspec.Raw | None) -> int | None:
 
 
 def _fits(trace: Trace, ts: list[int], finish: list[int], open_rows: list[int], row: int) -> bool:
-    """Return True if a row nests in or follows a lane's open rows; shorten open rows that rounding made too long."""
+    """Return True if a row nests in or follows a lane's open rows. Shorten open rows that rounding made too long."""
     while open_rows and finish[open_rows[-1]] <= ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:

@@ -1,4 +1,4 @@
-"""The communications of ranks in program order; process groups and tags are the same on all ranks."""
+"""List each rank's communications in program order, with process groups and tags that are consistent across ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..trace.columns import inverse_positions
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 
-# The process group that contains all ranks has this number.
+# Number of the process group that contains all ranks.
 ALL_RANKS = 0
 
 _MAX_GROUP = 2**31 - 1
@@ -36,12 +36,12 @@ class Communication:
     Attributes:
         kind: CollectiveCommType, SEND or RECV.
         size: the number of bytes (see `message_bytes`).
-        group, tag: numbers of the process group and of the message, equal on all ranks; 0 until the ranks agree.
-        named: the process group's name in the trace, and its ranks.
-        peer: the other rank of a message; −1 for collectives.
-        seq: sequence number in the trace; −1 if not recorded.
+        group, tag: numbers that identify the process group and the message on all ranks; 0 before `agree`.
+        named: (name of the process group in the trace, ranks of the group).
+        peer: for a message, the rank at the other end; for a collective, −1.
+        seq: the sequence number in the trace, or −1 if none was recorded.
         start_ns, described: see `FoundComm`.
-        aside: True for the part of a collective that slows concurrent work (see `with_slowed_work`).
+        aside: True if this is the part of a collective that slows concurrent work (see `with_slowed_work`).
     """
 
     row: int
@@ -59,7 +59,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class RankComms:
-    """The communications of a rank in the order of their launches; `counts` counts omitted communications by reason."""
+    """A rank's communications, sorted by launch. `counts` maps reasons to numbers of omitted communications."""
 
     rank: int
     world: int | None
@@ -69,7 +69,7 @@ class RankComms:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Group numbers and message tags on which all ranks agree; `groups` omits groups with unknown ranks."""
+    """Group numbers and message tags that are the same on all ranks. `groups` omits groups with unknown ranks."""
 
     ranks: dict[int, RankComms]
     groups: dict[int, list[int]]
@@ -112,7 +112,7 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
-    """Number the groups and tag the messages, with equal results on all ranks; see `groups_at_hand`."""
+    """Number the process groups and tag the messages consistently across all ranks (see `groups_at_hand`)."""
     present = sorted(rank.rank for rank in ranks)
     world = max((rank.world or 0 for rank in ranks), default=0)
     members, notes = groups_at_hand({rank.rank: [comm.named for comm in rank.found] for rank in ranks}, world)
@@ -131,7 +131,8 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
 
 
 def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
-    """Number the groups from 1: if a group's name is a free number, it is kept; others get the lowest free numbers."""
+    """Number the groups from 1. If the name of a group is an unused number, the group gets this number. The other
+    groups get the lowest unused numbers."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()
     others = []
@@ -149,7 +150,7 @@ def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
 
 
 def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
-    """Tag messages: the n-th message from one rank to another gets the tag n on both ranks."""
+    """Give the n-th message from one rank to another the tag n on both ranks."""
     sequences: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
         for comm in rank.found:
@@ -170,7 +171,7 @@ def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
 
 
 def _aligned(own: list[int], other: list[int]) -> list[int]:
-    """Return each message's position in sequence order; messages that both sides recorded come first."""
+    """Return each message's position in sequence order. Messages that both sides recorded come first."""
     left, _ = paired(np.array(own, np.int64), np.array(other, np.int64))
     first = np.concatenate([left, np.setdiff1d(np.arange(len(own)), left)])
     ordinals: list[int] = inverse_positions(len(own), first).tolist()
@@ -186,7 +187,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class RankRecording:
-    """A rank's start and communications on its clock; communications whose ids are in `fixed` become computations."""
+    """Start and communications of a rank, on its own clock. Communications with ids in `fixed` become computations."""
 
     file: str
     base_ns: int
@@ -203,7 +204,8 @@ def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
 def matched(
     ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
-    """Return the communications that all ranks share, and notes. Unless `degrade`, raise ConvertError for others."""
+    """Return the communications that match on all ranks, and notes. If some communications do not match, raise
+    ConvertError unless `degrade` is set."""
     times = {rank: _without(recording.comms, recording.fixed) for rank, recording in recorded.items()}
     mismatches = match_collectives(times)[2]
     pairs = [pair for pair in match_messages(times)[1] if pair.nodes and pair.source != pair.target]

@@ -16,7 +16,7 @@ from .exporter import Conversion, Exporter
 from .registry import exporter_for, option_names, options_for
 from .traces import Source, Traces
 
-# These formats can only store whole traces, because they copy the whole text.
+# These formats copy the whole text of a trace, so they cannot store a part of it.
 _WHOLE = ("etplus", "parquet")
 
 
@@ -36,20 +36,20 @@ def convert(
     module: str | None = None,
     **settings: Any,
 ) -> Conversion:
-    """Convert traces to another format. All written files appear together or not at all.
+    """Convert traces to another format. Either all output files appear, or none of them does.
 
     Args:
-        sources: files that `etplus.load` reads, or traces; several sources are the ranks of one job (see `Traces`).
-        output: the file to write; if each rank gets its own file, the prefix of ".<rank>.et".
-        to: name of a format (see `exporters`); by default, the output's suffix selects it.
-        options, settings: the format's options as an object, `GraphOptions(max_nodes=60)`, or keywords, `max_nodes=60`.
-        rank: convert only this rank of several traces.
-        job: a job_report.json; its unmatched communications become computations, and it aligns the clocks.
-        as_prefix: True if `output` is a prefix or folder; by default, this depends on the number of traces.
-        steps, window, between, module: convert only this part of each trace (see `etplus.trace.selection.part_of`).
+        sources: traces, or files for `etplus.load`. Several inputs must be the ranks of one job (see `Traces`).
+        output: the output file, or a prefix to which ".<rank>.et" is added if each rank gets its own file.
+        to: the name of a format (see `exporters`). By default, the suffix of the output selects the format.
+        options, settings: the format's options, as an object or as keywords such as `max_nodes=60`.
+        rank: if there are several ranks, convert only this one.
+        job: a job_report.json that aligns the clocks. Communications that it lists as unmatched become computations.
+        as_prefix: True if `output` is a prefix or folder. By default, this depends on the number of traces.
+        steps, window, between, module: convert only this part of the traces (see `etplus.trace.selection.part_of`).
 
     Raises:
-        EtplusError: an unknown format or option, a broken input, or a trace that the format cannot express.
+        EtplusError: the format or an option is unknown, an input is broken, or the format cannot express a trace.
 
     Example:
         >>> convert("et_plus.json.gz", "trace.0.et").nodes
@@ -70,13 +70,13 @@ def convert(
     for source in inputs:
         if not isinstance(source, Trace):
             protect(source)
-    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # Output of "traces" may be a folder.
+    if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # "traces" may write a folder.
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)
     try:
         done = exporter.write(traces, os.fspath(output), chosen)
-    except SeveralRanksError as several:  # The number is known only after the whole file was read.
+    except SeveralRanksError as several:  # The whole file must be read to count its ranks.
         return convert(several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, **part)
     notes = [note for notes_of_rank in traces.notes.values() for note in notes_of_rank]
     damage = [sentence for damage_of_rank in traces.damage.values() for sentence in damage_of_rank]

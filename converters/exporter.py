@@ -1,4 +1,4 @@
-"""The protocol that exporters implement, and the result of a conversion."""
+"""Define the protocol that all exporters implement, and the result of a conversion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ..trace.brief import brief
 from .traces import Traces
 
-# An exporter accepts one trace, one or several ranks of a job, or any traces.
+# An exporter accepts one trace, ranks of one job, or any traces.
 Inputs = Literal["one", "ranks", "traces"]
 # Graphviz renders images with these file extensions.
 PICTURES = (".svg", ".pdf", ".png")
@@ -21,11 +21,11 @@ class Conversion:
     """Result of a conversion.
 
     Attributes:
-        nodes: number of nodes (for "chrome", slices) in all written files.
-        counts: maps descriptions of changes and losses to how often each occurred.
-        damage: descriptions of damage in the original traces.
-        network: the network for which a simulator's set was written.
-        base_error: the error of the replay that computed the times in a simulator's set.
+        nodes: number of nodes in all written files. For "chrome", it is the number of slices.
+        counts: maps descriptions of changes and losses to the number of times that they occurred.
+        damage: describes damage in the input traces.
+        network: the network that a set of traces for a simulator was written for.
+        base_error: the error of the replay that computed the times in a set of traces for a simulator.
     """
 
     files: tuple[str, ...]
@@ -45,33 +45,33 @@ class NoOptions: ...
 
 @runtime_checkable
 class Exporter(Protocol):
-    """Writes traces in one format; docs/extending.md has an example. Put slow imports into `write`."""
+    """Writes traces in one format. See the example in docs/extending.md. Put slow imports into `write`."""
 
     @property
     def name(self) -> str:
-        """The name of the format for `convert(to=...)` and `--to`."""
+        """The name that selects the format in `convert(to=...)` and `--to`."""
 
     @property
     def summary(self) -> str:
-        """A description for --help that fills at most half a line."""
+        """A description for --help that takes up at most half a line."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Lowercase suffixes of the format's files, including ".gz" variants; empty if only --to selects the format."""
+        """Lowercase file suffixes of the format, including ".gz" variants. If empty, only --to selects the format."""
 
     @property
     def inputs(self) -> Inputs: ...
 
     @property
     def options(self) -> type[Any]:
-        """A frozen dataclass with defaults for all fields; a field `as_prefix` allows a prefix or folder as `path`."""
+        """A frozen dataclass with defaults for all fields. If it has `as_prefix`, `path` may be a prefix or folder."""
 
     def write(self, traces: Traces, path: str, options: Any) -> Conversion:
-        """Write the files with `open_output`; raise UsageError or ConvertError if traces or options do not fit.
+        """Write the files with `open_output`. Raise UsageError or ConvertError if the traces or options are unsuitable.
 
         Args:
-            traces: the input by rank, or a single trace if `inputs` is "one"; iterating reads the traces one by one.
-            path: the output as given by the user, "-" for standard output.
+            traces: maps ranks to traces; a single trace if `inputs` is "one". Iteration reads one trace at a time.
+            path: the output path that the user passed, or "-" for standard output.
         """
 
 

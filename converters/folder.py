@@ -25,7 +25,7 @@ _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 @dataclass(frozen=True)
 class InputPair:
-    """An Execution Trace and a recorded timeline to link; `rank` is known if an option or the folder determines it."""
+    """An Execution Trace and a timeline to link. `rank` is set only if an option or the folder determines it."""
 
     et: str
     kineto: str | FileRank
@@ -36,7 +36,7 @@ class InputPair:
         return os.fspath(self.kineto)
 
 
-# The first item contains the traces, the second contains notes on omitted files.
+# The first list contains the traces, and the second contains notes on omitted files.
 Found = tuple[list[str | InputPair], list[str]]
 
 
@@ -49,8 +49,8 @@ def named_by(pattern: str) -> list[str]:
 
 
 def traces_in(folder: str) -> Found:
-    """Return the traces of one kind in a folder and its subfolders: ET+, else .et, else pairs and Kineto traces.
-    The notes count the traces of other kinds. Raise UsageError if there are no traces."""
+    """Return the ET+ files in a folder and its subfolders. If there are none, return .et files, or else pairs and
+    Kineto traces. Notes count the omitted traces of other kinds. Raise UsageError if there are no traces."""
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
     from ..linker.naming import KINETO, look_at

@@ -1,4 +1,4 @@
-"""A job as GOAL, the text input of LogGOPSim, ATLAHS and htsim: computations, sends, receives and dependencies.
+"""Write a job in GOAL, the text format of LogGOPSim, ATLAHS and htsim: computations, sends, receives, dependencies.
 
     num_ranks 2
     rank 0 {
@@ -9,8 +9,8 @@
 
 (T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Operations are the edges of the replay graph, so a
 simulator on the same network predicts the same times as the replay. Every thread and stream is a `cpu`, whose
-operations never overlap. An edge between two cpus is a `calc` on an additional cpu; there are enough additional cpus
-that no `calc` waits for another.
+operations never overlap. An edge between two cpus becomes a `calc` on an extra cpu. There are enough of them that no
+`calc` waits for another.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 Algorithm = Literal["ring", "direct"]
-# Latencies get this many times the needed cpus, because more latencies can overlap on another network.
+# A rank gets this many times the cpus that its latencies need, because more of them can overlap on another network.
 _SPARE = 4
 _FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
 _EARLY = "waits that began before their dependencies ended, attached to an earlier operation"
@@ -51,9 +51,9 @@ def _share(size: int, parts: int) -> int:
     return max(-(-size // parts), 1)
 
 
-# Maps a collective's bytes (see `message_bytes`) and number of ranks to the number of ring steps and bytes per step.
-# A broadcast or reduce sends the same number of bytes per link as a pipelined chain.
-# An all-to-all's data pass through the ranks in between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc).
+# Computes (ring steps, bytes per step) of a collective from its size (see `message_bytes`) and its number of ranks.
+# A broadcast or reduce sends its full size over each link, like a pipelined chain.
+# As in ASTRA-sim (astra-sim/system/collective/Ring.cc), the data of an all-to-all passes through the ranks in between.
 _RING: Mapping[int, _Steps] = {
     CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),
     CollectiveCommType.REDUCE_SCATTER: lambda size, ranks: (ranks - 1, _share(size, ranks)),
@@ -81,7 +81,7 @@ class _GoalRank:
 
 
 def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterator[str], int, Counter[str]]:
-    """Return the text of a job in pieces, the job's number of operations, and how often each kind of loss occurred."""
+    """Return a job's text in pieces, its number of operations, and the number of losses per kind."""
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
@@ -115,7 +115,7 @@ class _Schedule:
         self.met = _meetings(graph)
         self.rank_of_point = _ranks_of_points(graph)
         lanes, self.lane_of_edge = _lanes(graph, self.rank_of_point)
-        self.joins = lanes  # Each rank has a cpu for operations that take no time.
+        self.joins = lanes  # index of each rank's cpu for operations without duration
         self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
         self.extra = [0] * len(graph.traces)
         self.numbers = ranks_of(graph.traces)
@@ -126,7 +126,7 @@ class _Schedule:
         self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
         self.tag = 0
-        self.after: dict[tuple[int, int], list[int]] = {}  # Maps (rendezvous, rank) to operations that end it there.
+        self.after: dict[tuple[int, int], list[int]] = {}  # Maps (rendezvous, rank) to the operations that end it.
         self.counts: Counter[str] = Counter()
 
     def ranks(self) -> tuple[list[_GoalRank], Counter[str]]:
@@ -151,7 +151,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc 0 cpu {self.joins[rank]}", distinct)
 
     def _edge(self, edge: int, rank: int) -> list[int]:
-        """Return the operations that an edge's target requires: at most one, unless the source is a rendezvous."""
+        """Return the operations that an edge's target requires: at most one, unless its source is a rendezvous."""
         source, lag = self.source[edge], self.lag[edge]
         if source in self.met:
             return self.after[source, rank]
@@ -167,7 +167,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc {ns} cpu {where}", [need for need in needs if need])
 
     def _earlier(self, point: int, ns: int, rank: int) -> list[int]:
-        """Return operations that end `ns` before a point; they are in the chain that led to the point in the replay."""
+        """Return operations that end `ns` before a point. They are on the critical path that leads to the point."""
         while point and ns > 0:
             edges = range(self.begin[point], self.begin[point + 1])
             if not edges:
@@ -197,14 +197,15 @@ class _Schedule:
             self.counts[_FIXED] += 1
             ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]
             after = {}
-            for rank, needs in ready.items():  # The communication does not occupy a thread or stream of the rank.
+            for rank, needs in ready.items():  # It does not occupy a thread or stream of the rank.
                 self.extra[rank] += 1
                 cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
                 after[rank] = [self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)]
         self.after.update({(point, rank): operations for rank, operations in after.items()})
 
     def _next_of(self, own: Mapping[int, list[FoundComm]]) -> dict[int, FoundComm]:
-        """Return each rank's communication for a rendezvous; if kernels send several messages, return the next pair."""
+        """Map ranks of a rendezvous to their communications, or to the next pair if kernels exchange several
+        messages."""
         for source, target in permutations(own, 2) if len(own) == 2 else ():
             sent = [m for m in own[source] if m.kind == SEND and m.peer == self.numbers[target]]
             got = [m for m in own[target] if m.kind == RECV and m.peer == self.numbers[source]]
@@ -217,7 +218,7 @@ class _Schedule:
     def _communicate(
         self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
     ) -> dict[int, list[int]] | None:
-        """Return, per rank, which operations must end before the communication ends; None if it is unknown."""
+        """Map ranks to the operations that end the communication there. Return None if its kind or size is unknown."""
         found = list(comms.values())
         kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
         if not found or None in kinds or len(sizes) < len(found):
@@ -313,7 +314,8 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Number each rank's latency edges so that overlapping edges differ; also return how many numbers ranks use."""
+    """Assign latency edges to units of their rank so that edges on a unit never overlap. Return units per edge and
+    rank."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]
@@ -330,7 +332,7 @@ def _latency_units(
             most = max(most, len(busy))
         units.append(_SPARE * most)
         free = [(0, number) for number in range(units[rank])]
-        for edge in own_edges:  # The unit that became free first is used again.
+        for edge in own_edges:  # Reuse the unit that became free first.
             _, number = heapq.heappop(free)
             unit[edge] = number
             heapq.heappush(free, (begin[edge] + int(lag[edge]), number))

@@ -1,4 +1,4 @@
-"""Write ET+ as a graph: GraphML, Graphviz dot, the JSON of networkx, or a picture."""
+"""Write ET+ as a graph in GraphML, Graphviz dot or networkx JSON, or as a picture."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .exporter import PICTURES
 
-# A picture has at most this many nodes by default. For 1,700 nodes, Graphviz takes 25 s, and the result is unreadable.
+# Default limit on the number of nodes in a picture. Graphviz needs 25 s for 1,700 nodes, and the picture is unreadable.
 PICTURE_NODES = 300
 
 _LABEL = 60
@@ -49,12 +49,10 @@ def write_graph(
     subtree: str | None = None,
     max_nodes: int | None = None,
 ) -> tuple[int, list[int]]:
-    """Write traces as one graph. If there are several ranks, ids start with the rank ("3:17").
-
-    `subtree` is the id or name of a node; of the selected nodes, only the first `max_nodes` to start are written.
-    Return the number of nodes written, and the number of selected nodes per rank. If `to` is "dot" and the name ends
-    in .svg, .pdf or .png, Graphviz draws the graph.
-    """
+    """Write traces as one graph. If there are several ranks, node ids start with the rank ("3:17").
+    `subtree` is the id or name of a node. If it is set, only this node and its descendants are selected. Write the
+    first `max_nodes` selected nodes by start time. Return the number of nodes written, and the number of selected nodes
+    per rank. If `to` is "dot" and the name ends in .svg, .pdf or .png, Graphviz draws the graph."""
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
     if max_nodes is not None and max_nodes < 1:
@@ -110,7 +108,7 @@ def _subtree(trace: Trace, root: int) -> npt.NDArray[np.bool_]:
 
 
 def _node_link(graph: Graph) -> Iterator[str]:
-    """Yield the input of `networkx.node_link_graph(data, edges="edges")`; networkx's own writer varies by version."""
+    """Yield JSON for `networkx.node_link_graph(data, edges="edges")`. networkx's own output varies by version."""
     nodes = [{"id": node, **dict(zip(names, values, strict=True))} for node, names, values in graph.nodes()]
     edges = [{"source": a, "target": b, "kind": kind} for a, b, kind in graph.edges()]
     trace = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}
@@ -160,12 +158,12 @@ xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns http://graphml.graphdr
 
 
 def xml_text(text: str) -> str:
-    """Replace the characters that XML 1.0 cannot contain (https://www.w3.org/TR/xml/#charsets)."""
+    """Replace the characters that are not allowed in XML 1.0 (https://www.w3.org/TR/xml/#charsets)."""
     return _NOT_XML.sub("\ufffd", text)
 
 
 def graphml(graph: Graph) -> Iterator[str]:
-    keys = {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}  # The order is by first use.
+    keys = {name: at for at, name in enumerate(dict.fromkeys(chain(*graph.attributes())))}  # sorted by first use
     yield _GRAPHML
     declared = [*((key, "node") for key in keys), ("kind", "edge")]
     for number, (name, element) in reversed([*enumerate(declared)]):
@@ -197,7 +195,7 @@ Label = int | str
 
 @dataclass(frozen=True)
 class _TableRows:
-    """The selected rows of a trace, ascending; `prefix` precedes the node ids, or is None if ids are numbers."""
+    """The selected rows of a trace, sorted. `prefix` is added before node ids. If it is None, ids are numbers."""
 
     trace: Trace
     prefix: str | None

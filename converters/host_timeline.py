@@ -1,4 +1,4 @@
-"""Make simulator sets from jobs that communicate on the host. Times are from a replay on the set's network."""
+"""Prepare jobs that communicate on the host (as Gloo does) for a simulator. Times come from a replay on its network."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from .collectives import Agreement, Communication, RankComms, RankRecording, sur
 
 @dataclass(frozen=True)
 class ReplayedRank:
-    """A rank of a job after the replay on a network; times are in ns.
+    """A rank of a job after the replay on a network. Times are in ns.
 
     Attributes:
-        trace: the trace with the replay's times since the job's start; operators of the backend have no times.
-        start, end: int64, the replay points of each row, numbered in thread order; −1 if the row has no points.
-        released: int64 (n, 3); a row has a communication, a point that waits for it, and the point's row.
-        transferred: maps the id of a communication to the time when its data arrive.
-        met_ns: maps the row of a sent message to the time when both ranks are ready.
-        measured_ns: maps the row of a communication to the recorded time until its data arrived.
-        beside: the rows of communications that transfer data while the rank works.
+        trace: the trace with replayed times, counted from the start of the job. Backend operators have no times.
+        start, end: int64, replay points at which each row starts and ends, numbered in thread order; −1 if it has none.
+        released: int64 (n, 3), entries of (row of a communication, point that waits for it, row of the point).
+        transferred: maps the id of a communication to the time when its data arrives.
+        met_ns: maps the row of a sent message to the time when both its ranks are ready.
+        measured_ns: maps the row of a communication to the recorded duration until its data arrived.
+        beside: the rows of communications that transfer data while the rank runs operators.
     """
 
     trace: Trace
@@ -60,7 +60,8 @@ class ReplayedRank:
         return replace(comms, found=tuple(found))
 
     def waits(self, rows: IntColumn) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Map computations to the communications that they wait for before they begin and while they run."""
+        """Return two dicts that map computations to the communications awaited before they begin, and while they
+        run."""
         before, inside = list[tuple[int, int]](), list[tuple[int, int]]()
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
@@ -86,7 +87,7 @@ def _by_target(pairs: list[tuple[int, int]]) -> dict[int, list[int]]:
 
 @dataclass(frozen=True)
 class HostTimeline:
-    """A job on a network (see `as_recorded`); `base` is the replay's error on the network that was recorded."""
+    """A job after replay on a network (see `as_recorded`). `base` is the replay's error on the recorded network."""
 
     ranks: dict[int, ReplayedRank]
     network: Network
@@ -108,7 +109,7 @@ class HostTimeline:
 def host_timeline(
     traces: Mapping[int, Trace], recorded: Mapping[int, RankRecording], network: Network
 ) -> HostTimeline | None:
-    """Return the timeline of a job that communicates on the host; None for other jobs."""
+    """Return the timeline of a job that communicates on the host, or None for any other job."""
     if not recorded or not any(np.any(recording.comms.on_host == 1) for recording in recorded.values()):
         return None
     try:
@@ -121,7 +122,7 @@ def host_timeline(
         if (shared := graph.shared) is not None and (slowdown := shared.slowdown) != 1:
             plain = replace(graph.with_latencies(undisturbed_lags(graph)), shared=replace(shared, beside=(0, 0)))
         done = replay(on_network(plain, network), constants)
-    except UsageError:  # The ranks' orders contradict each other, as `check` reports, or there is no estimate.
+    except UsageError:  # The ranks run collectives in contradictory orders, or there is no estimate.
         return None
     places = _PlacesOfRanks(done)
     ranks = {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}
@@ -184,7 +185,7 @@ _MOMENT_NS = 100_000
 
 
 def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return True for each time if operators fill most of the next `_MOMENT_NS`; `work` lists operator edges."""
+    """For each time, return True if operators (the edges in `work`) fill most of the following `_MOMENT_NS`."""
     until = done.time[done.graph.edges.target[work]]
     busy = union(until - done.lag[work], until)
     found: npt.NDArray[np.bool_] = busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2
@@ -192,7 +193,7 @@ def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bo
 
 
 def sized_by(agreement: Agreement, network: Network) -> Agreement:
-    """Scale sizes by the network's efficiency, so that communications take the same time if efficiency is ignored."""
+    """Scale sizes to account for the network's efficiency, because the simulator does not model efficiency."""
     if not network.efficiency:
         return agreement
 
@@ -210,18 +211,16 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
 def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
-    """Return the communications by rank, and notes. Communications that slow other work are split into two parts.
-
-    During a transfer of length T, concurrent work advances by T / `slowdown`. So the work waits for the first
-    T − T / `slowdown` and runs in parallel with the remaining time. The first part is a message to the next rank of the
-    group, because a collective would not delay the last rank to arrive. `sources` maps ranks of the set to ranks of the
-    timeline; `links` is None if all links are equal and collectives run on rings.
-    """
+    """Return the communications per rank, and notes. Communications that slow other work are split into two parts.
+    During a transfer of length T, concurrent work advances by T / `slowdown`. Therefore, the work waits for the first T
+    − T / `slowdown` of the transfer and overlaps the remaining part. The first part is a message to the next rank in
+    the group, because a collective would not delay the last rank to arrive. `sources` maps ranks of the set to ranks of
+    the timeline. If all links are identical and all collectives use rings, `links` is None."""
     if timeline.slowdown <= 1:
         return agreement.ranks, ()
     share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)
     everyone = sorted(ranks)
-    slowing, others = set[tuple[int, int]](), 0  # Each item is (group, position of a collective in the group).
+    slowing, others = set[tuple[int, int]](), 0  # (group, index of a collective in the group)
     for rank, comms in ranks.items():
         beside = timeline.ranks[sources[rank]].beside
         slow = [(place, comm.kind in _ON_RINGS) for place, comm in _places(comms) if comm.row in beside]
@@ -235,7 +234,7 @@ def with_slowed_work(
         if place not in slowing or len(members) < 2:
             return (comm,)
         own_place, count = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # At 1 byte per ns, ns equal bytes.
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # At 1 byte per ns, this is a size.
         whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
 
         def message(kind: int, source: int, peer: int) -> Communication:
@@ -265,7 +264,7 @@ _ON_RINGS = frozenset({Type.ALL_REDUCE, Type.REDUCE_SCATTER, Type.ALL_GATHER})
 
 
 def _places(comms: RankComms) -> Iterator[tuple[tuple[int, int], Communication]]:
-    """Yield each communication and its place: the group, and the number of earlier collectives of the group."""
+    """Yield each communication after its place, (group, number of earlier collectives in the group)."""
     count = Counter[int]()
     for comm in comms.found:
         yield (comm.group, count[comm.group]) if comm.kind >= 0 else (-1, -1), comm

@@ -1,4 +1,4 @@
-"""The work of nodes: operators' self time without waits, and FLOPs and bytes of GPU events."""
+"""Compute the work of nodes: self time without waits for operators, and FLOPs and bytes for GPU events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOREVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class Stretches:
-    """Intervals during which a row is the innermost open row on its thread, in order of start; start < end."""
+    """Nonempty intervals during which a row is the innermost open row on its thread, sorted by start."""
 
     start: IntColumn
     end: IntColumn
@@ -31,10 +31,10 @@ def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
 
 
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
-    """Split the time of threads by the innermost open row; a row that begins inside another row ends inside it."""
+    """Split each thread's time by its innermost open row. Nested rows end no later than their outer row."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
-    pieces: list[int] = []  # One flat list contains start, end and row per piece.
-    stack: list[tuple[int, int]] = []  # Each open row has an (end, row); the innermost is last.
+    pieces: list[int] = []  # flat list: start, end and row of each interval
+    stack: list[tuple[int, int]] = []  # (end, row) of each open row, innermost last
     thread, cursor = None, 0
 
     def close(until: int) -> int:
@@ -68,11 +68,9 @@ def stretches(trace: Trace, rows: IntColumn) -> Stretches:
 
 
 def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Return begin and end of each row's wait for the GPU (`sync` edges) in ns; (0, 0) if it does not wait.
-
+    """Return the begin and end (ns) of each row's wait for the GPU (`sync` edges), or (0, 0) if it does not wait.
     A synchronizing call waits from its start to the end of the last GPU event that it waits for. A blocking copy
-    waits inside its own event, so the edge leads to the next call.
-    """
+    already waits inside its own event, so its edge leads to the next call."""
     nodes = trace.nodes
     begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
     sync = trace.edges_of("sync")
@@ -92,10 +90,7 @@ def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Return each host row's self time in ns, excluding waits for the GPU and for collectives on the host.
-
-    The self time of an annotation also excludes the time that another thread spends in operators, because the
-    annotation's thread waits for it.
-    """
+    The self time of an annotation also excludes times when another thread runs operators, because its thread waits."""
     nodes = trace.nodes
     parts = stretches(trace, host_rows(trace, communicating))
     wait_begin, wait_end = (column[parts.row] for column in waits(trace))
@@ -115,7 +110,7 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
-    """Round ns to µs; rounding errors carry over to the lane's next row by `ts`, so sums are accurate to 1 µs."""
+    """Round ns to µs. Rounding errors carry over to the next row of the lane, so sums are accurate to 1 µs."""
     order = np.lexsort((np.arange(len(lane)), ts, lane))
     total = np.cumsum(durations[order])
     begins = np.flatnonzero(np.diff(lane[order], prepend=lane[order][:1] - 1))
@@ -130,7 +125,7 @@ _MAX_BYTES = 2.0**62
 
 
 def work_columns(trace: Trace) -> dict[str, IntColumn]:
-    """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row; −1 if unknown, because 0 would mean no work."""
+    """Return `num_ops` (FLOPs) and `tensor_size` (bytes moved) per row. Unknown values are −1; 0 means no work."""
     columns = {"num_ops": np.full(len(trace), -1, np.int64), "tensor_size": np.full(len(trace), -1, np.int64)}
     if not installed("analysis"):
         return columns
@@ -142,11 +137,9 @@ def work_columns(trace: Trace) -> dict[str, IntColumn]:
 def roofline_work(
     flops: IntColumn, size: IntColumn, micros: IntColumn, bandwidth: float
 ) -> tuple[IntColumn, IntColumn]:
-    """Return `num_ops` and `tensor_size` for all nodes of a roofline simulation, which needs both for every node.
-
-    A node with unknown FLOPs is bound by its bytes. Unknown bytes are replaced by the bytes that the device's memory
-    moves at `bandwidth` (GB/s) in the measured time (0 µs counts as 1 ns).
-    """
+    """Return `num_ops` and `tensor_size` for all nodes. A roofline simulation needs both for every node.
+    If FLOPs are unknown, they are set to 1, so that the node is memory-bound. If bytes are unknown, they are set to the
+    bytes that memory can move at `bandwidth` (GB/s) in the measured time (at least 1 ns)."""
     measured = np.minimum(np.ceil(np.maximum(micros * 1000.0, 1) * bandwidth), _MAX_BYTES).astype(np.int64)
     known = size > 0
     return np.where(known, np.maximum(flops, 1), 1), np.where(known, size, measured)

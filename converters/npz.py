@@ -1,4 +1,4 @@
-"""Convert ET+ to arrays in the TpuGraphs format: a single graph, or a dataset that is split."""
+"""Convert ET+ to arrays in the TpuGraphs format, either as a single graph or as a dataset with splits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NODE_NAMES = (
     *(f"log2 elements of input {tensor}" for tensor in range(_TENSORS)),
     *(f"log2 extent {dim} of output 0" for dim in range(_DIMS)),
     *(f"number {i} among the arguments" for i in range(8)),
-)  # The first columns of `node_feat` have these names; the remaining columns are 0.
+)  # names of the first columns of `node_feat`; the remaining columns are 0
 CONFIG_NAMES = ("log2 threads", "log2 batch")  # names of the first columns of `node_config_feat`
 _PREFIX, _SUFFIX = "autograd::engine::evaluate_function: ", re.compile(r"\d+$")
 _KERNELS = (
@@ -67,10 +67,9 @@ _ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
 
 def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
     """Convert a linked trace of one rank to arrays.
-
-    Nodes are timed operators and GPU events, in order of start. An operator consumes results of its caller, of the
-    previous operator, and of other edges' sources. `config` contains "threads" and "batch" of the job.
-    """
+    Nodes are timed operators and GPU events, in order of start. Edges lead to each operator from its caller, from the
+    previous operator, and from the sources of its other dependencies. `config` contains the number of threads
+    ("threads") and the batch size ("batch") of the job."""
     nodes = trace.nodes
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:
@@ -172,7 +171,7 @@ def _log(value: int | None) -> float:
 
 
 def split_of(graph: GraphArrays, by: Split) -> str:
-    """Assign a graph to a split by a hash of its model or name: 80% training, 10% validation, 10% test."""
+    """Hash the model or name of a graph to assign it to a split (80% training, 10% validation, 10% test)."""
     text = graph.model if by == "model" else graph.name
     part = blake2b(text.encode(), digest_size=4).digest()[0] % 10
     return SPLITS[0] if part < 8 else SPLITS[part - 7]

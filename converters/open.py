@@ -1,4 +1,4 @@
-"""Read any trace file as a `Trace`; the content decides which built-in or registered reader reads it."""
+"""Read any trace file as a `Trace`. Its content determines which built-in or registered reader is used."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .folder import InputPair
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
 
-# In this entry-point group, each entry maps a format's name to a `Reader`, or to a class that needs no arguments.
+# In this entry-point group, each name of a format refers to a `Reader` instance or to a class without arguments.
 GROUP = "etplus.readers"
 
 _ET = re.compile(r"\.et(?:\.gz)?$")
 
 
 class Opened:
-    """A source of a trace that is read only as far as needed; `path` is "" if it is not a file. See `load`."""
+    """A source that is read only as far as a reader needs. If it is not a file, `path` is "". See `load`."""
 
     def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
         self.source, self.rank, self.progress = source, rank, progress
@@ -38,7 +38,7 @@ class Opened:
 
     @cached_property
     def head(self) -> bytes:
-        """The first bytes, decompressed; b"" for a stream, because a stream can be read only once."""
+        """The first bytes, decompressed. It is b"" for a stream, because a stream can be read only once."""
         if self.path:
             return head_of(self.path)
         return head_of(self.source) if isinstance(self.source, bytes) else b""
@@ -56,7 +56,7 @@ class Opened:
 class Reader(Protocol):
     """Reads the files of one format.
 
-    If no built-in format fits a file, the reader's module is imported, so put slow imports into `read`.
+    The reader's module is imported whenever no built-in reader accepts a file, so put slow imports into `read`.
 
     Example:
         >>> from etplus.trace.build import NO_RECORDS, TraceBuilder
@@ -79,10 +79,11 @@ class Reader(Protocol):
     def name(self) -> str: ...
 
     def reads(self, head: bytes, name: str) -> bool:
-        """Return True if a file has this format, judging by its path and first unpacked bytes (b"" for a folder)."""
+        """Return True if a file has this format. `head` is its decompressed start (b"" for a folder), `name` its
+        path."""
 
     def read(self, source: Opened) -> Trace:
-        """Read the trace with a `TraceBuilder`; raise TraceFormatError for a broken file."""
+        """Read the file with a `TraceBuilder`. Raise TraceFormatError if the file is broken."""
 
 
 class _Columns:
@@ -127,7 +128,7 @@ class _NsightSystems:
 
 
 class _Timeline:
-    """Reads Kineto JSON, Perfetto traces and ET+; only the whole JSON file shows if it is Kineto or ET+."""
+    """Reads Kineto JSON, Perfetto traces and ET+. To tell Kineto JSON from ET+, it needs the whole file."""
 
     name = "kineto"
 
@@ -139,7 +140,7 @@ class _Timeline:
         if isinstance(given, ProcessRank) and given.timeline is not None:
             return _linked(given.timeline)
         blob = load_bytes(given, progress=source.progress)
-        if nsys.is_nsys(blob):  # The content comes from a stream.
+        if nsys.is_nsys(blob):  # an Nsight Systems export from a stream
             return _linked(nsys.read_nsys(blob, rank=source.rank))
         if source.path and not is_text(blob.data) and not is_pftrace(blob.data):
             return _Chakra().read(source)
@@ -160,24 +161,24 @@ def _others() -> dict[str, Plugin]:
 def load(source: Source, *, rank: int | None = None, progress: bool = False) -> Trace:
     """Read a trace of any format that etplus knows, gzipped or not.
 
-    The formats are ET+ (from etplus or Chakra's linker), Chakra (.et) and, without an ET, Kineto traces, Perfetto
-    traces (.pftrace) and Nsight Systems exports. A truncated Kineto trace is read up to the damage.
+    The formats are ET+ (from etplus or Chakra's linker), Chakra (.et), and timelines that are not linked: Kineto
+    traces, Perfetto traces (.pftrace) and Nsight Systems exports. A truncated Kineto trace is read up to the damage.
 
     Args:
-        source: path, "-" for standard input, bytes, binary file object, or one rank of a file (`FileRank`).
-        rank: the rank to read if the file contains several ranks.
-        progress: show a progress bar if reading takes over two seconds.
+        source: a path, "-" for standard input, bytes, a binary file object, or one rank of a file (`FileRank`).
+        rank: selects the rank to read if the file contains several ranks.
+        progress: show a progress bar if reading takes longer than two seconds.
 
     Raises:
-        TraceFormatError: the file has none of these formats, or is broken beyond recovery.
-        UsageError: the file contains several ranks, and none was chosen.
+        TraceFormatError: the file has none of these formats, or it is too damaged to recover.
+        UsageError: the file contains several ranks, and `rank` does not select one of them.
 
     Example:
         >>> load("kineto.json.gz").kernels.matching("gemm")[2]
         <kernel sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage… 83.1 µs>
     """
     opened = Opened(source, rank=rank, progress=progress)
-    for reader in _BUILT_IN:  # Searching for other packages is slower than reading a small trace.
+    for reader in _BUILT_IN:  # Looking for other packages takes longer than reading a small trace.
         if reader.reads(opened.head, opened.path):
             return reader.read(opened)
     for other in _others().values() if opened.path or opened.head else ():
@@ -186,7 +187,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
             if not isinstance(trace, Trace):
                 raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; report it to its authors")
             return trace
-    return _Timeline().read(opened)  # For a stream or an unknown format, this raises the error.
+    return _Timeline().read(opened)  # This raises an error if the format is unknown.
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
@@ -198,7 +199,7 @@ def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
 
 
 def parse_trace(blob: Blob[bytes], *, progress: bool = False, rank: int | None = None, pid: int | None = None) -> Trace:
-    """Read an ET+, Kineto or Perfetto trace in memory; `rank` and `pid` choose a process of a merged trace."""
+    """Parse an ET+, Kineto or Perfetto trace in memory. In a merged trace, `rank` and `pid` select the process."""
     if is_kineto(blob.data):
         from ..schemas.kineto.processes import one_process
         from ..schemas.kineto.read_kineto import parse_kineto

@@ -29,37 +29,35 @@ from .exporter import Conversion
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
-# These are TracePacket.SequenceFlags: a packet restarts a sequence, or needs names that earlier packets interned.
+# TracePacket.SequenceFlags: the packet restarts its sequence, or the packet uses names that earlier packets interned.
 _CLEARED, _NEEDED = 1, 2
 _REALTIME, _BOOTTIME = 1, 6
 _STAGES = {kind: name for name, kind in CATEGORIES.items()}
-# Maps PyTorch's arguments to names of extra data, because the viewer expects numbers for PyTorch's names.
+# Renames some of PyTorch's arguments, because the viewer expects numbers under their original names.
 _FIELDS = {"device": "device id", "context": "context id", "stream": "stream id"}
-# This is the largest process or thread id, because the format stores ids as int32.
+# Largest process or thread id. The format stores ids as int32.
 _INT32 = 0x7FFFFFFF
-# The first ids of consecutive ranks have this distance.
+# Number of ids that are reserved for each rank.
 _RANK = 1 << 32
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
-# This many rows are encoded at a time.
+# Number of rows that are encoded at a time.
 _ROWS = 8192
-# The cache of encoded inputs has this limit on bytes per entry, and this limit on entries.
+# Limits of the cache of encoded inputs: bytes per entry, and number of entries.
 _LONGEST_KEPT, _SHAPES_KEPT = 4096, 100_000
 _Rows = TypeVar("_Rows", int, IntColumn)
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
-# This module encodes these messages itself, because protobuf is slower.
+# This module encodes these message types without protobuf, because protobuf is slower.
 _WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent")
 _TYPES = ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER")
 _NO_FLOWS = "edges left out, because they are neither launches nor dependencies within CUDA graphs"
 
 
 def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
-    """Write a Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
-
-    Times are wall-clock ns; categories and arguments are Kineto's. Render stages cannot have flows, so each stream also
-    shows an instant per GPU event, at which the flow from its launch ends. A counter shows how many launched events
-    have not begun.
-    """
+    """Write a Perfetto trace of one or several ranks. The file is gzipped if its name ends in ".gz".
+    Times are wall-clock ns. Categories and arguments are the same as in Kineto. Render stages cannot have flows.
+    Therefore, each stream also shows an instant for each GPU event, and the flow from the launch ends there. A counter
+    shows the number of events that were launched but have not begun."""
     timed_traces(traces)
     protos()
     nodes = flows = left_out = 0
@@ -75,7 +73,7 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
 
 
 class _Shape(NamedTuple):
-    """Encoded parts that all slices or render stages of the same form and with the same inputs share."""
+    """Encoded parts that slices or render stages share if they have the same form and the same inputs."""
 
     first: bytes
     given: bytes
@@ -83,7 +81,7 @@ class _Shape(NamedTuple):
 
 
 class _Writer:
-    """Writes a rank as one sequence of packets; the first packet that uses a name also interns it."""
+    """Writes a rank as one sequence of packets. The first packet that uses a name also interns the name."""
 
     def __init__(self, file: IO[bytes], process: RankTimeline) -> None:
         self.file, self.process, self.trace, self.rank = file, process, process.trace, process.rank
@@ -95,7 +93,7 @@ class _Writer:
             self.event_tags["type"] + varint_bytes(protos().TrackEvent.Type.Value(f"TYPE_{kind}")) for kind in _TYPES
         )
         self.iids: dict[tuple[str, str], int] = {}
-        self.fresh = protos().InternedData()  # The next packet defines these names.
+        self.fresh = protos().InternedData()  # names that the next packet must define
         self.shapes: dict[tuple[Any, ...], _Shape] = {}
         trace, rows = self.trace, process.rows
         nodes = trace.nodes
@@ -112,7 +110,7 @@ class _Writer:
         self.tracks = {uuid: self._track(uuid) for uuid in distinct(self.uuid[rows]).tolist()}
         has_sequence = (nodes.seq_id >= 0).astype(np.int8)
         columns = (nodes.kind, nodes.scope, nodes.name, has_sequence, nodes.category, nodes.device, nodes.stream)
-        self.form = distinct_rows(*columns)[1]  # Rows with the same form differ only in numbers and inputs.
+        self.form = distinct_rows(*columns)[1]  # Rows of the same form differ only in numbers and inputs.
 
     def write(self) -> None:
         self._head()
@@ -128,7 +126,7 @@ class _Writer:
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
     def _ends(self) -> IntColumn:
-        """Return the end of each slice in file order: (position of the row that follows the end, time in ns, track)."""
+        """Return one (position of the next row in the file, end in ns, track) entry per host slice, in file order."""
         rows = self.process.rows
         host = np.flatnonzero(self.trace.nodes.kind[rows] != GPU)
         columns = (values[rows[host]].tolist() for values in (self.trace.nodes.ts, self.process.finish, self.uuid))
@@ -169,7 +167,7 @@ class _Writer:
     def _shapes(
         self, rows: IntColumn, gpu: npt.NDArray[np.bool_], numbers: Sequence[Numbers]
     ) -> tuple[list[_Shape], list[bytes]]:
-        """Return each row's shape, and the encoded names that the row's packet must define."""
+        """For each row, return its shape, and the encoded names that its packet must define."""
         ops = np.flatnonzero(self.trace.nodes.kind[rows] == CPU)
         which, texts = self.trace.texts.tensor_texts(rows[ops])
         given = [found and (found.inputs, inputs_key(found.inputs)) for found in map(undecoded_arguments, texts)]
@@ -196,7 +194,8 @@ class _Writer:
         return delimited_field(self.packet_tags["interned_data"], names) if names else b""
 
     def _slice_shape(self, row: int, given: UndecodedSide, before: list[str], after: list[str]) -> _Shape:
-        """Return the shape of a slice; its arguments come between the numbers named in `before` and `after`."""
+        """Return the shape of a slice. The numbers named in `before` precede its other arguments, and those named in
+        `after` follow them."""
         trace, tags = self.trace, self.event_tags
         first = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
         last = self.begin + tags["name_iid"] + varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
@@ -257,7 +256,7 @@ class _Writer:
         return packets
 
     def _arrival(self, row: int) -> bytes:
-        """Return the packet above a GPU event's stream at which the flow from the event's launch ends."""
+        """Return the instant, shown above the stream of a GPU event, where the flow from the event's launch ends."""
         tags, name = self.event_tags, self._iid("event_names", self.trace.name_of(Row(row)))
         track = self._track(self._stream_uuid(int(self.trace.nodes.stream_lane[row])))
         flow = tags["terminating_flow_ids"] + self._flow_id(row)
@@ -365,14 +364,14 @@ _shown = lru_cache(maxsize=1 << 14)(shown_text)
 
 @lru_cache(maxsize=1 << 14)
 def _extra_head(name: str, size: int) -> bytes:
-    """Return the bytes that precede an argument's string in a render stage; `size` is the string's length in bytes."""
+    """Return the bytes that precede an argument's string in a render stage. `size` is the string's size in bytes."""
     tags = field_tags("GpuRenderStageEvent.ExtraData")
     head = delimited_field(tags["name"], _FIELDS.get(name, name).encode()) + tags["value"] + varint_bytes(size)
     return field_tags("GpuRenderStageEvent")["extra_data"] + varint_bytes(len(head) + size) + head
 
 
 def _set(annotation: Any, value: Any) -> None:
-    """Set a debug annotation's value; numbers over 64 bits and non-JSON values become strings."""
+    """Set the value of a debug annotation. Numbers over 64 bits and values that JSON lacks become strings."""
     if isinstance(value, list | tuple):
         for element in value:
             _set(annotation.array_values.add(), element)

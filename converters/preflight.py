@@ -1,7 +1,7 @@
-"""Check a set of Chakra traces for faults that make a reader or simulator fail, hang, or mislead.
+"""Check a set of Chakra traces for faults that make a reader or simulator fail, hang, or give misleading results.
 
-The check shares no code with the writers: if it used the same matcher (`jobs.matching`), it could not find the
-matcher's errors.
+The check shares no code with the writers. If it used their matcher (`jobs.matching`), it would miss errors in the
+matcher.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def check(
     limit: int = 10,
     network: Network | str | None = None,
 ) -> PreflightReport:
-    """Check a set of traces; each rank is assumed to issue its nodes in the order that results if no node takes time.
+    """Check a set of traces. It assumes that each rank issues its nodes as if they took no time.
 
     Args:
-        source: all files from rank 0 on, the prefix of ``<prefix>.<rank>.et``, or a single file.
-        profile: problems that ASTRA-sim does not survive are errors for "astra-sim", and warnings for "chakra".
-        groups: the group file; by default ``<prefix>.comm_groups.json``, if it exists.
-        limit: the number of problems per kind that are kept (all problems are counted).
-        network: the network that the set is meant for, or its description for `parse_network`.
+        source: the files of all ranks from 0 on, the prefix in ``<prefix>.<rank>.et``, or a single file.
+        profile: problems that make only ASTRA-sim fail are errors with "astra-sim", and warnings with "chakra".
+        groups: the process-group file. The default is ``<prefix>.comm_groups.json`` if that file exists.
+        limit: the maximum number of problems to keep per kind. Problems beyond the limit are only counted.
+        network: the network on which the set will be simulated, or a description of it (see `parse_network`).
 
     Raises:
-        UsageError: missing files, two files for one rank, an unknown profile, or a negative limit.
+        UsageError: files are missing, two files have the same rank, the profile is unknown, or the limit is negative.
         TraceFormatError: a file is not a Chakra trace, or the group file is invalid.
     """
     if profile not in ("chakra", "astra-sim"):
@@ -83,7 +83,7 @@ def check(
 
 
 def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport | None:
-    """Check the set or file that the current transaction writes; return None if an output is not a regular file."""
+    """Check the set or file that the current transaction is writing. Return None if an output is not a regular file."""
     if not all(staged(name).is_file() for name in files):
         return None
     ranks = [_rank_file(Path(name)) for name in files if name.endswith((".et", ".et.gz"))]
@@ -140,7 +140,7 @@ def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> Preflight
 
 
 def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> tuple[int | None, float]:
-    """Check the network files next to a set; return their number of dimensions and the endpoint delay in ns."""
+    """Check the network files next to a set. Return the number of dimensions and the endpoint delay in ns."""
     from .astra_config import dimensions_of, endpoint_delay_of, flaws_of_files, network_files_of  # few sets have any
 
     files = network_files_of(prefix)
@@ -171,7 +171,7 @@ def _check_network(
 
 
 def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: PreflightFindings) -> None:
-    """Find collectives that lose bytes: ASTRA-sim divides the size by the ranks and rounds down, but not below 1."""
+    """Find collectives that lose bytes. ASTRA-sim divides sizes by the number of ranks and rounds down (minimum 1)."""
     comm = scanned.comm
     ranks = np.array([len(groups.get(group, ())) or world for group in comm.group.tolist()], np.int64)
     parted = (comm.op >= 0) & (comm.op != CollectiveCommType.ALL_GATHER)
@@ -220,12 +220,12 @@ def _compare_order(
         findings.add("free-order", problem.rank, problem.nodes, "no deadlock with these durations: {}", problem.text)
 
 
-# These kinds of errors depend on the order in which nodes are issued.
+# These errors depend on the order in which nodes are issued.
 _BY_ORDER = frozenset(("collective", "uneven-collective", "comm-order", "world-turn", "deadlock"))
 
 
 def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
-    """Return the files by rank, their common prefix or None, and True if only a single file is checked."""
+    """Return the files sorted by rank, their common prefix (or None), and True if only a single file is checked."""
     paths = [Path(source)] if isinstance(source, (str, os.PathLike)) else list(map(Path, source))
     if not paths:
         raise UsageError("nothing to check; pass a prefix or files")
@@ -264,7 +264,7 @@ def _prefix_in(folder: Path) -> Path:
 def _siblings(prefix: Path) -> dict[int, Path]:
     files: dict[int, Path] = {}
     siblings = sorted(prefix.parent.iterdir()) if prefix.parent.is_dir() else []
-    for path in siblings:  # x.0.et comes before x.0.et.gz, because every reader prefers x.0.et.
+    for path in siblings:  # All readers prefer x.0.et over x.0.et.gz, so it comes first.
         named = _RANK.fullmatch(path.name)
         if named and named["prefix"] == prefix.name:
             files.setdefault(int(named["rank"]), path)

@@ -1,4 +1,4 @@
-"""The kinds of problems that a pre-flight check can find, their severity, and the report."""
+"""Define the kinds of problems that a pre-flight check can find, their severity, and the report."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 Profile = Literal["chakra", "astra-sim"]
 Level = Literal["error", "warning"]
 _LEVELS: tuple[Level, ...] = ("error", "warning")
-_MAX_TEXT = 400  # number of characters; values from the trace can have any length
+_MAX_TEXT = 400  # in characters, because values from the trace can have any length
 
 
 class Kind(NamedTuple):
-    """The meaning of a kind of problem, and its severity under each profile (None: it is not reported)."""
+    """Meaning of a kind of problem, and its severity in each profile. Severity None means that it is not reported."""
 
     chakra: Level | None
     astra_sim: Level | None
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
 _defect, _simulator = partial(Kind, "error", "error"), partial(Kind, "warning", "error")
 _other_reader = partial(Kind, "error", "warning")
-# Maps the names of problems to their meanings. The failures and hangs of ASTRA-sim were observed in runs.
+# Maps each kind of problem to its severity and meaning. The failures and hangs of ASTRA-sim were observed in runs.
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
     "no-version": Kind("warning", None, "metadata without a version (a reader mistakes it for the end of the file)"),
@@ -91,7 +91,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem; `kind` is a key of `KINDS`, and `rank` is None if the problem concerns several ranks or none."""
+    """One problem. `kind` is a key of `KINDS`. `rank` is None unless the problem concerns exactly one rank."""
 
     kind: str
     level: Level
@@ -105,10 +105,10 @@ class PreflightReport:
     """The result of a check.
 
     Attributes:
-        collectives, messages: numbers of communication nodes.
-        by_computation, by_nothing: how many collectives have a computation that depends on them, or no dependents.
-        counts: the number of problems per kind, ordered like `KINDS`; `problems` contains the first few of each kind.
-        skipped: checks that were not possible, and the reason for each.
+        collectives, messages: numbers of collective nodes and of point-to-point nodes.
+        by_computation, by_nothing: number of collectives that a computation waits for, and that no node waits for.
+        counts: number of problems per kind, sorted like `KINDS`. `problems` contains only the first few of each kind.
+        skipped: the checks that were not possible, each with its reason.
     """
 
     profile: Profile
@@ -154,7 +154,7 @@ class PreflightFindings:
         self._skipped: list[str] = []
 
     def add(self, kind: str, rank: int | None, nodes: tuple[int, ...], text: str, *values: object) -> None:
-        """Record a problem; ``text`` is formatted with ``values`` only if the problem is kept."""
+        """Record a problem. ``text`` is formatted with ``values`` only if the problem is kept."""
         level = level_of(kind, self.profile)
         if level is None:
             return
@@ -174,7 +174,7 @@ class PreflightFindings:
 
     @property
     def errors(self) -> dict[str, list[Problem]]:
-        """The errors per kind; a list is empty if the kind's problems were counted but not kept."""
+        """Maps each kind of error to its problems. The list is empty if the problems were counted but not kept."""
         return {kind: self._kept[kind] for kind in self._counts if level_of(kind, self.profile) == "error"}
 
     def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:

@@ -1,8 +1,8 @@
-"""Match the communications of ranks by position, as simulators do: the k-th of one rank with the k-th of another.
+"""Match communications across ranks by position, as simulators do: the k-th on one rank matches the k-th on another.
 
-If all communications match, the ranks become one graph in which each collective is a single event; a cycle in the graph
-is a deadlock. Example: rank 0 runs collective A before B, rank 1 runs B before A. Then A waits for B on rank 1, and B
-waits for A on rank 0.
+If all communications match, the ranks are merged into one graph in which each collective is a single event. A cycle in
+it is a deadlock. Example: rank 0 runs collective A before B, and rank 1 runs B before A. Then A waits for B on rank 1,
+and B waits for A on rank 0.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ from ..timeline.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings
 from .preflight_rank import CommTable, RankScan
 
-# In Chakra files, this is the number of the process group of all ranks.
+# Number of the process group of all ranks in Chakra files.
 ALL_RANKS = 0
 _SHOWN_OF_A_CYCLE = 6
 
 
 def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: PreflightFindings) -> None:
-    """Match collectives and messages between all ranks, in order; if they all match, look for deadlocks.
-
-    Without a group file, a group consists of the ranks that use it.
-    """
+    """Match the collectives and messages of all ranks in order. If all of them match, look for deadlocks.
+    If there is no group file, each group consists of the ranks that use it."""
     table = _CommRows(scans)
     pairs = _match_messages(table, findings)
     events = _match_collectives(table, scans, groups or {}, findings)
@@ -44,7 +42,7 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Pr
 
 
 class _CommRows:
-    """The communication nodes of all ranks in one table, sorted by rank, then in order of issue."""
+    """One table of the communication nodes of all ranks, sorted by rank and then by issue order."""
 
     def __init__(self, scans: Sequence[RankScan]) -> None:
         self.rank = np.repeat(np.arange(len(scans)), [len(scan.comm.node) for scan in scans])
@@ -71,7 +69,7 @@ def _match_collectives(
 ) -> IntArray | None:
     event = np.arange(len(table.rank))
     collective = np.flatnonzero(table.rows.type == NodeType.COMM_COLL_NODE)
-    collective = collective[np.argsort(table.rows.group[collective], kind="stable")]  # The order is group, rank, issue.
+    collective = collective[np.argsort(table.rows.group[collective], kind="stable")]  # sorted by group, rank, issue
     good = True
     for rows in _runs(collective, table.rows.group):
         group = int(table.rows.group[rows[0]])
@@ -88,7 +86,7 @@ def _match_collectives(
 
 
 def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings) -> None:
-    """For each collective of all ranks, check that equally many simulated collectives precede it on every rank."""
+    """Check that each collective of all ranks comes after the same number of simulated collectives on every rank."""
     simulated = np.isin(table.rows.op, sorted(SIMULATED_COLLECTIVES)).astype(np.int64)
     before = np.cumsum(simulated) - simulated
     turn = before - before[np.searchsorted(table.rank, table.rank)]
@@ -107,7 +105,7 @@ def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
 def _same(
     table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, parts: int, findings: PreflightFindings
 ) -> bool:
-    """Return True if two ranks run the same collectives of a group; else report the first difference."""
+    """Return True if two ranks run the same collectives of a group. Otherwise, report the first difference."""
     name = f"group {group}" if group else "all ranks"
     if len(ours) != len(theirs) and _name_missing(table, name, ours, theirs, rank, findings):
         return False
@@ -116,7 +114,7 @@ def _same(
     rows = table.rows
     other_op = rows.op[our_rows] != rows.op[their_rows]
     other_size = (rows.size[our_rows] != rows.size[their_rows]) & ~other_op
-    # ASTRA-sim compares the number of whole bytes per rank.
+    # For an all-to-all, ASTRA-sim compares sizes after dividing them by the number of ranks and rounding down.
     of_parts = other_size & (rows.op[our_rows] == CollectiveCommType.ALL_TO_ALL)
     uneven = of_parts & (rows.size[our_rows] // parts != rows.size[their_rows] // parts)
     other_size &= uneven | ~of_parts
@@ -146,7 +144,7 @@ def _same(
 def _name_missing(
     table: _CommRows, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: PreflightFindings
 ) -> bool:
-    """Report the collectives that one of two ranks lacks; return False if the ranks also differ otherwise."""
+    """Report the collectives that one of two ranks lacks. Return False if the ranks also differ in other ways."""
     few, many = sorted((ours, theirs), key=len)
     op, size = table.rows.op, table.rows.size
     for exact in (True, False):
@@ -170,7 +168,7 @@ def _name_missing(
 
 
 def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntArray, IntArray] | None:
-    """Pair the k-th send with the k-th receive of the same source, destination, tag and size."""
+    """Pair the k-th send with the k-th receive that has the same source, destination, tag and size."""
     rows = np.flatnonzero(table.rows.type != NodeType.COMM_COLL_NODE)
     if not len(rows):
         return rows, rows
@@ -178,7 +176,7 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
     own, peer = table.rank[rows], table.rows.peer[rows]
     source, target = np.where(sends, own, peer), np.where(sends, peer, own)
     keys = np.stack([source, target, table.rows.tag[rows], table.rows.size[rows]])
-    by_key = np.lexsort(keys[::-1])  # A lexsort is stable, so rows with equal keys keep their order.
+    by_key = np.lexsort(keys[::-1])  # lexsort is stable, so equal keys keep their order.
     rows, sends, keys = rows[by_key], sends[by_key], keys[:, by_key]
     starts = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
     count = np.diff(np.r_[starts, len(rows)])
@@ -200,14 +198,14 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
 
 @dataclass(frozen=True)
 class _Merged:
-    """All ranks as one graph; `event` maps each row of the table to the row that represents its event."""
+    """The graph of all ranks. `event` maps each row of the table to the row that represents the same event."""
 
     table: _CommRows
     event: IntArray
     messages: tuple[IntArray, IntArray]
 
     def check_order(self, findings: PreflightFindings) -> bool:
-        """Return True and report a deadlock if running each rank's communications one by one in order causes it."""
+        """Return True and report a deadlock if one occurs when each rank runs its communications one at a time."""
         rows = np.arange(len(self.event) - 1)
         rows = rows[self.table.rank[:-1] == self.table.rank[1:]]
         before, after = self.event[rows], self.event[rows + 1]
@@ -223,7 +221,7 @@ class _Merged:
         return True
 
     def _in_words(self, steps: list[tuple[int | None, int, int]]) -> str:
-        """Describe the steps of a cycle (rank, event, next event); consecutive steps of a rank are joined."""
+        """Describe the (rank, event, next event) steps of a cycle. Consecutive steps on the same rank are joined."""
         turn = next(place for place in range(len(steps)) if steps[place][0] != steps[place - 1][0])
         parts = []
         for rank, run in groupby(steps[turn:] + steps[:turn], key=lambda step: step[0]):
@@ -234,10 +232,10 @@ class _Merged:
         return ", ".join(parts[:_SHOWN_OF_A_CYCLE]) + more
 
     def check_dependencies(self, scans: Sequence[RankScan], findings: PreflightFindings) -> None:
-        """Report a deadlock that follows only from the dependencies and the order within each group."""
+        """Report a deadlock that the dependencies and the order within each group cause by themselves."""
         rank, group = self.table.rank, self.table.rows.group
         rows = np.flatnonzero(self.table.rows.type == NodeType.COMM_COLL_NODE)
-        rows = rows[np.argsort(group[rows], kind="stable")]  # The order is group, rank, issue.
+        rows = rows[np.argsort(group[rows], kind="stable")]  # sorted by group, rank, issue
         follows = (rank[rows[:-1]] == rank[rows[1:]]) & (group[rows[:-1]] == group[rows[1:]])
         before, after = [self.event[rows[:-1][follows]]], [self.event[rows[1:][follows]]]
         count = len(self.event)

@@ -1,4 +1,4 @@
-"""The pre-flight check of a rank's file: read its nodes into columns in one pass, then check the columns."""
+"""Run the pre-flight check of one rank's file: read its nodes into columns in one pass, and then check the columns."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NEEDED: dict[int, tuple[str, ...]] = {
 # ASTRA-sim reads these attributes of every node that has them.
 # It reads `num_ops` and `tensor_size` only for a roofline simulation.
 _READ = {*chain(*_NEEDED.values()), "is_cpu_op", "comm_priority", "pg_name", "involved_dim"}
-# Matches the number that ASTRA-sim reads from a group's name (`std::stoi`), such as 1 from " 01" or "1e0".
+# ASTRA-sim parses the name of a group with `std::stoi`, so both " 01" and "1e0" mean group 1.
 _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MOST_BYTES = 2**53
-_MOST_MICROS = 2**53 // 1000  # A double holds the ns exactly; in tests, ASTRA-sim stopped near 2**63.
-_MANY_READY = 20_000  # In tests, ASTRA-sim crawled from about this number on.
+_MOST_MICROS = 2**53 // 1000  # so that a double can hold the ns exactly; in tests, ASTRA-sim stopped near 2**63 ns
+_MANY_READY = 20_000  # In tests, ASTRA-sim became very slow at about this number.
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RankFile:
 
 @dataclass(frozen=True)
 class IndexGraph:
-    """Dependencies between node indexes: node i has the i-th lowest id, and ``target`` waits for ``source``."""
+    """Dependencies: each ``target`` waits for its ``source``. Index i refers to the node with the i-th lowest id."""
 
     count: int
     source: npt.NDArray[np.int32]
@@ -59,14 +59,14 @@ class IndexGraph:
 
 @dataclass(frozen=True)
 class CommTable:
-    """The communication nodes of a rank, in order of issue.
+    """The communication nodes of a rank, in issue order.
 
     Attributes:
-        index: position of the node in the rank's `IndexGraph`.
-        op: a CollectiveCommType; -1 for messages.
-        group: the number of the process group; 0 for all ranks, -1 for messages.
-        peer: the destination of a send or the source of a receive; -1 for collectives.
-        behind: 1 for a receive, or if it depends on the previous communication; 0 if durations decide their order.
+        index: the index of the node in the rank's `IndexGraph`.
+        op: for a collective, a CollectiveCommType; for a message, -1.
+        group: the number of the process group, which is 0 for the group of all ranks; for a message, -1.
+        peer: the destination of a send or the source of a receive; for a collective, -1.
+        behind: 1 for a receive, or if the node depends on the previous communication. Otherwise, durations decide.
     """
 
     node: npt.NDArray[np.uint64]
@@ -82,7 +82,7 @@ class CommTable:
 
 @dataclass(frozen=True)
 class RankScan:
-    """A scan of a rank's file; `flaw` is the reason why it cannot be compared with other ranks, "" if it can."""
+    """The scan of a rank's file. `flaw` is "", or the reason why it cannot be compared with other ranks."""
 
     file: RankFile
     nodes: int
@@ -96,7 +96,7 @@ class RankScan:
 
 @dataclass
 class ChakraNodes:
-    """Columns of nodes in file order while the file is read; ``comm`` has `CommTable`'s columns from ``type`` on."""
+    """Node columns, filled in file order. Each row in ``comm`` has the values of `CommTable` from ``type`` on."""
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
     degrees: array[int] = field(default_factory=lambda: array("q"))
@@ -105,7 +105,7 @@ class ChakraNodes:
     comm: array[int] = field(default_factory=lambda: array("q"))
     micros: array[int] = field(default_factory=lambda: array("Q"))
     on_host: array[int] = field(default_factory=lambda: array("b"))
-    invalid: list[int] = field(default_factory=list)  # ASTRA-sim hangs if such a node has predecessors and successors.
+    invalid: list[int] = field(default_factory=list)  # ASTRA-sim hangs if these nodes have predecessors and successors.
     dimensions: int | None = None
     flaw: str = ""
 
@@ -113,7 +113,7 @@ class ChakraNodes:
 def scan(
     file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False, dimensions: int | None = None
 ) -> RankScan:
-    """Read a file once and check it alone; if etplus encoded it (`known_attributes`), check only communications."""
+    """Read and check one file. If etplus encoded it (`known_attributes`), check only its communications."""
     columns = _read(file, findings, ChakraNodes(dimensions=dimensions), known_attributes)
     ids, graph = _graph(columns, file.rank, findings)
     order = issue_order(graph.count, graph.source, graph.target)
@@ -165,7 +165,7 @@ def _read(file: RankFile, findings: PreflightFindings, columns: ChakraNodes, kno
 
 
 def _is_gzip(path: Path) -> bool:
-    """Return True if a file's content is gzip, whatever its name is; readers look only at the suffix ".gz"."""
+    """Return True if the content of a file is gzipped. Other readers look only for the suffix ".gz"."""
     try:
         with path.open("rb") as file:
             return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
@@ -190,7 +190,7 @@ def _take(node: Node, columns: ChakraNodes, rank: int, findings: PreflightFindin
 
 
 def _take_written(messages: Messages, columns: ChakraNodes, rank: int, findings: PreflightFindings) -> bool:
-    """Append all nodes at once if etplus encoded them; return False if their encoding differs."""
+    """Append all nodes at once if they have the encoding that etplus writes. Otherwise, return False."""
     heads = node_heads(messages)
     if heads is None:
         return False
@@ -239,7 +239,7 @@ def _type_name(kind: int) -> str:
 
 
 def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str, Any]:
-    """Return the attributes that readers know, the first of duplicates; None for values that ASTRA-sim cannot read."""
+    """Map attributes to values. The first of duplicates wins. If ASTRA-sim cannot read a value, it is None."""
     values: dict[str, Any] = {}
     for attribute in node.attr:
         name = attribute.name
@@ -264,7 +264,7 @@ def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str,
 def _comm_row(
     number: int, kind: int, values: dict[str, Any], rank: int, findings: PreflightFindings, dimensions: int | None
 ) -> tuple[int, ...] | None:
-    """Return a row of `CommTable` from ``type`` on; None if an attribute is missing or wrong."""
+    """Return the values of a `CommTable` row from ``type`` on, or None if an attribute is missing or wrong."""
     absent = [name for name in _NEEDED[kind] if name not in values]
     for name in absent:
         findings.add("missing-attribute", rank, (number,), "node {} ({}) has no {}", number, _type_name(kind), name)
@@ -298,7 +298,7 @@ def _comm_row(
 
 
 def _group_number(name: str | None) -> int:
-    """Return the number that ASTRA-sim reads from a group's name; −1 if it cannot read the name."""
+    """Return the number that ASTRA-sim parses from the name of a group, or −1 if it cannot parse the name."""
     if not name:
         return 0
     leading = _LEADING_NUMBER.match(name)
@@ -307,7 +307,7 @@ def _group_number(name: str | None) -> int:
 
 
 def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[str, str]]:
-    """Return the attributes of a communication node that have impossible values, and the expected values."""
+    """Return the attributes of a communication node that have impossible values, each with the expected value."""
     wrong = []
     if values.get("is_cpu_op"):
         wrong.append(("is_cpu_op", "but readers do not run communication on the CPU"))
@@ -341,7 +341,7 @@ def _check_simulated(number: int, op: int, size: int, rank: int, findings: Prefl
 
 
 def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
-    """Return the id of a simulated collective that the rank starts at time 0; None if there is none."""
+    """Return the id of the simulated collective that the rank starts at time 0, or None if there is none."""
     first = np.flatnonzero(~mask_at(graph.count, graph.target)[comm.index] & (comm.type != NodeType.COMM_RECV_NODE))
     if len(first) and comm.op[at := first[np.argmin(comm.node[first])]] in SIMULATED_COLLECTIVES:
         return int(comm.node[at])
@@ -349,7 +349,7 @@ def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
 
 
 def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
-    """Return the sorted ids, and the dependencies except those on missing or duplicate nodes."""
+    """Return the sorted ids and all dependencies, except dependencies on missing or duplicate nodes."""
     numbers = np.frombuffer(columns.ids, dtype=np.uint64)
     ordered = np.sort(numbers)
     starts = np.flatnonzero(run_starts(ordered))
@@ -370,7 +370,7 @@ def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tupl
         findings.add("dangling-dependency", rank, (node, missing), text, node, missing)
     target = np.searchsorted(ids, numbers)[owner]
     source, target = source[is_known], target[is_known]
-    sure = unique[source]  # Nodes that share an id are merged; this could form a false cycle.
+    sure = unique[source]  # Nodes with the same id are merged, and this could create a false cycle.
     return ids, IndexGraph(len(ids), source[sure].astype(np.int32), target[sure].astype(np.int32))
 
 
@@ -398,7 +398,7 @@ def _comm_table(columns: ChakraNodes, ids: npt.NDArray[np.uint64], graph: IndexG
 
 
 def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
-    """Return which communications, in order of issue, depend on the previous communication, directly or indirectly."""
+    """For each communication in issue order, return True if it depends directly or indirectly on the previous one."""
     key = index[:-1] * graph.count + index[1:]
     direct = among(key, graph.source.astype(np.int64) * graph.count + graph.target)
     if direct.all():
@@ -408,7 +408,7 @@ def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
         turn[node] = number
     for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
         needs[target].append(source)
-    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication up to each node, and before it
+    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication including each node, and before it
     for node in order.tolist():
         waits[node] = max((latest[needed] for needed in needs[node]), default=-1)
         latest[node] = max(waits[node], turn[node])

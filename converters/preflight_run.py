@@ -1,9 +1,10 @@
-"""Issue the nodes of a set as ASTRA-sim does, to find out if every rank finishes.
+"""Issue the nodes of a set like ASTRA-sim to determine if every rank finishes.
 
-An order of communications that looks like a deadlock is often harmless, because durations decide which node is ready
-first. Per rank, ASTRA-sim runs one CPU node, one computation, and one collective or send at a time, lowest id first;
-receives occupy no slot. It matches the k-th collective of a group with the k-th of the other ranks; for collectives of
-all ranks, k counts the collectives of every group (`Workload`, `HardwareResource` and `Sys` in astra-sim).
+Orders of communications that look like a deadlock are often harmless, because durations determine which node is ready
+first. On each rank, ASTRA-sim runs at most one CPU node, one computation, and one collective or send at a time. The
+ready node with the lowest id runs first. Receives do not occupy a slot. The k-th collective of a group on one rank
+matches the k-th on the other ranks. In the group of all ranks, k counts the collectives of all groups (see `Workload`,
+`HardwareResource` and `Sys` in astra-sim).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HOST, _COMPUTATION, _COMMUNICATION, _NO_TURN = range(4)
 
 
 def rank_ends(scans: Sequence[RankScan], groups: Groups, network: Network) -> list[int] | None:
-    """Return the time in ns at which each rank ends on a network; None if some nodes never run."""
+    """Return the time in ns when each rank ends on a network, or None if some nodes never run."""
     run = _Run(scans, groups, network)
     return run.ends_ns if run.complete() else None
 
@@ -62,7 +63,7 @@ class _Run:
         self.arrived: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         self.sent: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
         self.receiving: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
-        self.ends: list[tuple[int, int, int]] = []  # This is a heap of (time, rank, node).
+        self.ends: list[tuple[int, int, int]] = []  # heap of (time in ns, rank, node)
         self.ends_ns = [0] * len(scans)
         self.differs = False
 
@@ -99,7 +100,7 @@ class _Run:
         own = self.ranks[rank]
         row = own.comm.get(node, -1)
         op = int(own.table.op[row]) if row >= 0 else -1
-        if row < 0 or (op >= 0 and op not in SIMULATED_COLLECTIVES):  # Broadcasts take the time that was recorded.
+        if row < 0 or (op >= 0 and op not in SIMULATED_COLLECTIVES):  # A broadcast takes its recorded time.
             heapq.heappush(self.ends, (now + own.ns[node], rank, node))
         elif op >= 0:
             self._collective(rank, node, row, now)
@@ -141,7 +142,7 @@ class _Run:
             heapq.heappush(self.ends, (end, other, node_of_rank))
 
     def _kind(self, rank: int, node: int, ranks: int) -> tuple[int, int]:
-        """Return the values that a collective's ranks must agree on; an all-to-all sends whole bytes per rank."""
+        """Return values that must match on all ranks of a collective. An all-to-all sends whole bytes to each rank."""
         own = self.ranks[rank]
         row = own.comm[node]
         op, size = int(own.table.op[row]), int(own.table.size[row])

@@ -1,4 +1,4 @@
-"""The built-in exporters, and exporters that other packages register as entry points."""
+"""Find the built-in exporters, and the exporters that other packages register as entry points."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions, with_gz
 from .traces import Traces
 
-# In this entry-point group, each entry maps a format's name to an exporter:
-# an instance of `Exporter` or a class that needs no arguments.
+# In this entry-point group, each name of a format refers to an exporter.
+# The exporter is an `Exporter` instance or a class without arguments.
 GROUP = "etplus.exporters"
 
 
 @cache
 def exporters() -> Mapping[str, Exporter]:
-    """Return all exporters by name, built-in exporters first; the summary of a broken exporter is its error message.
+    """Map names to exporters, built-in ones first. If an exporter is broken, its summary is the error message.
 
     Example:
         >>> exporters()["chrome"].suffixes[0]
@@ -44,7 +44,7 @@ def suffixes() -> dict[str, str]:
 
 def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterable[object] = ()) -> Exporter:
     name = format_of(output, sources) if to is None else to
-    for exporter in BUILT_IN:  # Searching for other packages is slower than some conversions.
+    for exporter in BUILT_IN:  # Looking for other packages takes longer than some conversions.
         if exporter.name == name:
             return exporter
     if name not in exporters():
@@ -53,7 +53,8 @@ def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterab
 
 
 def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
-    """Return the format that a file's longest known suffix selects; for .et, ".json" selects Chakra's JSON form."""
+    """Return the format that a file's longest known suffix selects. If all inputs are .et, ".json" means Chakra
+    JSON."""
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]
     files = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]
@@ -67,7 +68,7 @@ def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) ->
 
 
 def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
-    """Return True if an output is "-", a device, or has a suffix of the format; else it is a prefix or folder."""
+    """Return True if an output is "-", a device, or has a suffix of the format. Otherwise, it is a prefix or folder."""
     path = Path(output)
     special = path.exists() and not path.is_file() and not path.is_dir()
     return os.fspath(output) == "-" or path.name.lower().endswith(exporter_for(output, to).suffixes) or special
@@ -78,7 +79,7 @@ def option_names(exporter: Exporter) -> list[str]:
 
 
 def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
-    """Build an exporter's options from names and values; strings are converted to numbers or booleans."""
+    """Build an exporter's options from names and values. Strings are converted to numbers or booleans as needed."""
     types, values = get_type_hints(exporter.options), dict[str, Any]()
     for name, value in settings.items():
         if name not in option_names(exporter):
@@ -96,7 +97,7 @@ def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Registered:
-    """An exporter from another package; errors name the package. `exporter` is None if it cannot be loaded."""
+    """An exporter from another package. Its errors mention the package. `exporter` is None if it cannot be loaded."""
 
     exporter: Exporter | None
     package: str
@@ -138,7 +139,7 @@ def _loaded(plugin: Plugin) -> Exporter:
 
 
 def _problem(exporter: Any, name: str) -> str:
-    """Return the problem with an exporter; "" if it is valid."""
+    """Return a description of what makes an exporter invalid, or ""."""
     if not isinstance(exporter, Exporter):
         return f"{type(exporter).__name__} is not an Exporter: it lacks attributes"
     if exporter.name != name:

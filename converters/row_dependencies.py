@@ -1,4 +1,4 @@
-"""Dependencies between rows: the edges of the trace, and the order of threads and streams between unconnected rows."""
+"""Compute dependencies between rows from the edges of the trace and the order of rows on threads and streams."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FOREVER = 2**62
 
 @dataclass(frozen=True)
 class TraceDependencies:
-    """Dependencies by target: row r has the dependencies at positions first[r] to first[r + 1] − 1.
+    """Dependencies grouped by target: the sources for row r are at positions first[r] to first[r + 1] − 1.
 
     Attributes:
-        order: int64, all rows in topological order (dependencies first), then by start time.
-        left_out: number of ORDER dependencies left out because they would have closed a cycle.
+        order: int64, all rows in topological order (dependencies first). Ties are sorted by start time.
+        left_out: number of ORDER dependencies that were omitted because they would close a cycle.
     """
 
     order: IntColumn
@@ -39,18 +39,18 @@ class TraceDependencies:
     left_out: int
 
     def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """Return the number of dependencies per row, then the sources and kinds of these dependencies."""
+        """Return the number of dependencies per row, the sources of these dependencies, and their kinds."""
         first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
         at = joined_ranges(first, counts)
         return counts, self.source[at], self.kinds[at]
 
 
 def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
-    """Return all dependencies except on callers (`parent_row`); raise ConvertError if edges and calls form a cycle."""
+    """Return all dependencies but not those on callers (`parent_row`). Raise ConvertError if they form a cycle."""
     nodes = trace.nodes
     count = len(trace)
-    # Callees are also ordered.
-    # Otherwise, a simulator would begin an operator while a callee of the previous operator still waits.
+    # Callees on the same thread are also ordered.
+    # Otherwise, a simulator could start an operator while a callee of the previous operator is still waiting.
     calls = nodes.lane_order(nodes.thread, host_rows(trace, communicating), nested=True)
     events = nodes.lane_order(nodes.stream_lane, np.flatnonzero((nodes.kind == GPU) & nodes.timed), nested=False)
     in_order = [np.stack([before, order], axis=1)[before >= 0] for order, before in (calls, events)]
@@ -59,7 +59,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     target = np.concatenate([trace.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    # If several rows start at the same time, the longest row comes first, and callers come before callees.
+    # Among rows that start at the same time, the longest comes first, so callers precede their callees.
     by_start = np.lexsort((nodes.id, np.where(nodes.timed, -nodes.end, -_FOREVER), _starts(trace)))
     place = inverse_positions(count, by_start)
     callees = np.flatnonzero(nodes.parent_row >= 0)
@@ -73,7 +73,8 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
 
 
 def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntColumn) -> IntColumn:
-    """Order each host collective after the last operator that began before it, and before the first after its end."""
+    """Order each host collective after the last operator that began before it and before the first one after its
+    end."""
     nodes = trace.nodes
     threads = nodes.thread[order]
     pairs: list[tuple[int, int]] = []
@@ -91,7 +92,8 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 def _issuable(
     trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """Return an issue order and a mask of the dependencies to keep; optional dependencies on cycles are dropped."""
+    """Return an issue order and a mask of dependencies to keep. Optional dependencies are dropped if they close a
+    cycle."""
     count, kept = len(by_start), np.ones(len(source), np.bool_)
     while True:
         a, b = source[kept], target[kept]
@@ -108,7 +110,7 @@ def _issuable(
 
 
 def _starts(trace: Trace) -> IntColumn:
-    """Return the start of each row in ns; a row without a time gets its caller's start, or −1 if both are unknown."""
+    """Return each row's start in ns. If it is unknown, use the caller's start, or −1 if that is also unknown."""
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))
@@ -123,7 +125,7 @@ def _starts(trace: Trace) -> IntColumn:
 
 
 def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) -> tuple[IntColumn, ...]:
-    """Return each (source, target) pair once, with the kinds of all its edges, or ORDER if no edge connects it."""
+    """Return each (source, target) pair once. Its kinds are those of all its edges, or ORDER if it has no edge."""
     key = target * count + source
     by_key = np.argsort(key, kind="stable")
     key = key[by_key]
@@ -137,7 +139,7 @@ def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) 
 
 @dataclass(frozen=True)
 class Coupling:
-    """How many collectives there are on one or several ranks, and how many have dependents.
+    """Number of collectives on one or several ranks, and how many of them have dependents.
 
     Example:
         >>> print(Coupling(21, 19, 2) + Coupling(21, 21, 0))
@@ -160,7 +162,7 @@ class Coupling:
 
     @property
     def few(self) -> bool:
-        """True if computation waits for less than half of the collectives, so that another network changes little."""
+        """True if computation waits for less than half of the collectives, so another network would change little."""
         return self.by_computation < 0.5 * self.collectives
 
     def notes(self) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ def coupling(
 
 
 def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
-    """Return the coupling of an exported rank; communications missing from `comms` are exported as computations."""
+    """Return the coupling of an exported rank. Communications not in `comms` are exported as computations."""
     collectives = np.array([comm.row for comm in comms if comm.kind >= 0], np.int64)
     communicates = mask_at(len(trace), [comm.row for comm in comms])
     source, target, _ = trace.edges_of("event", "sync", "data", "stream", "comm").T

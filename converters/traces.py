@@ -1,4 +1,4 @@
-"""The traces of a conversion by rank; each trace is read on demand."""
+"""Map ranks to the traces of a conversion. Each trace is read on demand."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ Source = str | os.PathLike[str] | Trace
 
 
 class Traces(Mapping[int, Trace]):
-    """Traces by rank, in the order in which they were given.
+    """Maps ranks to traces, in the order of the inputs.
 
-    Only the last trace is kept in memory: iterating twice reads twice, and `dict(traces)` keeps all traces. The rank
-    is taken from Kineto's `distributedInfo`, else from the file name ("rank3", ".3.et"), else from the position.
+    Only the most recent trace stays in memory. A second iteration reads each file again, and `dict(traces)` holds all
+    traces. The rank comes from Kineto's `distributedInfo`. Otherwise, it comes from the file name ("rank3", ".3.et") or
+    position.
 
     Args:
-        job: provides clock offsets to apply, and the unmatched collectives.
-        independent: the traces are not ranks of one job; keys are positions, and `rank` must be None.
+        job: a job report with the clock offsets to apply and the unmatched collectives.
+        independent: True if the traces are not ranks of one job. Then keys are positions, and `rank` must be None.
         part: keyword arguments of `part_of`.
-        choose: selects the part of each trace to use.
+        choose: a function that selects the part of each trace to use.
 
     Example:
         >>> for rank, trace in Traces(["rank0.json", "rank1.json"]).items():
@@ -55,8 +56,8 @@ class Traces(Mapping[int, Trace]):
         self._part = {key: value for key, value in (part or {}).items() if value is not None}
         self._ranks_wanted, self._choose = ranks, choose
         self._sources, self.wanted, self._job, self._independent = tuple(sources), rank, job, independent
-        self._ranks: list[int] = []  # These are the ranks of the sources read so far.
-        self._positions: dict[int, int] = {}  # Maps each rank that was read to the position of its source.
+        self._ranks: list[int] = []  # ranks of the sources that have been read
+        self._positions: dict[int, int] = {}  # Maps each of these ranks to the position of its source.
         self._held: tuple[int, Trace] | None = None
         self.notes: dict[int, tuple[str, ...]] = {}
         self.damage: dict[int, tuple[str, ...]] = {}
@@ -82,7 +83,7 @@ class Traces(Mapping[int, Trace]):
         if self._held is not None and self._held[0] == rank:
             trace = self._held[1]
         else:
-            self._held = None  # This frees memory before the next trace is read.
+            self._held = None  # Free memory before reading the next trace.
             trace = self._hold(rank, self._opened(self._positions[rank]))
         self.notes[rank] = tuple(f"{trace.file}: {note}" for note in (*trace.notes, *_part_notes(trace)))
         self.damage[rank] = trace.damage
@@ -90,7 +91,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def source(self) -> Source:
-        """The only source in the form in which it was given; it is not read."""
+        """The only source, as the caller passed it. It has not been read."""
         if len(self._sources) == 1 and self.wanted is None:
             return self._sources[0]
         (rank,) = self
@@ -98,7 +99,7 @@ class Traces(Mapping[int, Trace]):
 
     @property
     def whole_files(self) -> list[str] | None:
-        """The names of all inputs if they are whole files whose clocks are unchanged, else None."""
+        """The paths of all inputs if they are whole files and no clocks or parts are changed. Otherwise, None."""
         chosen = (self._part, self._ranks_wanted, self._choose, self._job)
         if any(value not in (None, {}) for value in chosen):
             return None
@@ -151,12 +152,12 @@ def name_of(source: Source) -> str:
 
 
 def known_rank(source: Source) -> int | None:
-    """Return the rank of a source if it is certain without reading the source, else None."""
+    """Return the rank of a source, or None if the source must be read to know it."""
     return source.rank if isinstance(source, (StoredRank, Trace)) else None
 
 
 def rank_of(trace: Trace, source: Source, position: int) -> int:
-    """Return a trace's recorded rank, else the rank of its container or its name, else its position."""
+    """Return the recorded rank of a trace. If there is none, use its container, its file name, or else its position."""
     if trace.rank is not None:
         return trace.rank
     if isinstance(source, FileRank) and not source.alone:
@@ -176,7 +177,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RankCall(Generic[Result]):
-    """A call on one rank that other processes can run; `choose` selects the part of the trace to use."""
+    """A function call on one rank that another process can run. `choose` selects the part of the trace to use."""
 
     function: Callable[[Trace], Result]
     source: Source
@@ -205,7 +206,7 @@ def run_on(
     ranks: frozenset[int] | None = None,
     choose: Callable[[Trace], Trace] | None = None,
 ) -> Iterator[tuple[int, Result]]:
-    from ..jobs.engines import run_all  # This imports multiprocessing; a single trace does not need it.
+    from ..jobs.engines import run_all  # This imports multiprocessing, which a single trace does not need.
 
     tasks = [RankCall(function, source, position, ranks, choose) for position, source in enumerate(sources)]
     waiting: dict[int, tuple[int, Result] | None] = {}
@@ -214,7 +215,7 @@ def run_on(
         if isinstance(result, BaseException):
             raise _error(task.source, result) from result
         waiting[task.position] = result
-        while len(seen) in waiting:  # The answer for the next source is ready.
+        while len(seen) in waiting:  # The result of the next source is available.
             position = len(seen)
             answer = waiting.pop(position)
             key = -1 - position if answer is None else answer[0]
