@@ -1,4 +1,4 @@
-"""Link all ranks of a job on several processes or machines, and report on them together."""
+"""Link all ranks of a job on several processes or machines, and write a report about the whole job."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, write_bytes
 
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
-_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # `link_many` sets these options of `link` for each rank
+_OF_A_RANK = ("rank", "whole_job", "one_of_several")  # `link_many` itself sets these options of `link` for each rank
 
 
 @dataclass(frozen=True, repr=False)
 class Batch(Record):
-    report: JobReport  # report on the job; also written as job_report.json and job_report.txt
+    report: JobReport  # the same report as in job_report.json and job_report.txt
     output: str  # folder that contains the reports and the ET+ files
     now: int  # number of ranks linked by this run
     before: int  # number of ranks linked by earlier runs
@@ -66,25 +66,25 @@ def link_many(
     provenance: Sequence[str | os.PathLike[str]] | None = None,
     **options: Any,
 ) -> Batch:
-    """Link all ranks of a job: write `rank_N.etplus.json.gz` (or columns) for each, and a report about the job.
+    """Link all ranks of a job. Write `rank_N.etplus.json.gz` (or columns) for each rank, and a report about the job.
 
-    The report lists ranks that fail. Ranks already linked by an earlier run with the same inputs and options are kept.
-    Call this function below `if __name__ == "__main__":`, because workers may import the script.
+    Ranks that fail are listed in the report. The function does not link a rank again if an earlier run linked it with
+    the same inputs and options. Call it below `if __name__ == "__main__":`, because workers may import the script.
 
     Args:
-        source: folder of the traces, or its fsspec URL (s3://, gs://, ...).
-        output: folder or URL of the results, by default "etplus" in `source`; writes columns if it ends in .parquet or
-            .etplus, see docs/reference/columns.md.
-        manifest, et, kineto, ranks: which files to link, see `find_job`.
-        engine, jobs, scheduler: where to link: "processes" (one per core by default), "dask" at an address or a
-            scheduler file, or a `concurrent.futures.Executor` with workers that can access the same files.
-        min_match, min_certain: minimum shares of ET operators with a link, and with a certain link; a rank below either
-            minimum fails.
-        iteration, progress, graph_captures, provenance, options: as in `link`, but all ranks use the "first" iteration
-            by default.
+        source: folder that contains the traces, or the fsspec URL of the folder (s3://, gs://, ...).
+        output: folder or URL for the results, by default the folder "etplus" in `source`. If its name ends in .parquet
+            or .etplus, ranks are written as columns (docs/reference/columns.md).
+        manifest, et, kineto, ranks: `find_job` uses these arguments to find the files.
+        engine, jobs, scheduler: run in `jobs` "processes" (by default, one per core), on a "dask" cluster that
+            `scheduler` names, or in a `concurrent.futures.Executor`. All workers must be able to access the files.
+        min_match, min_certain: minimum shares of ET operators that must have any link or a certain link. A rank fails
+            if it does not reach both minimums.
+        iteration, progress, graph_captures, provenance, options: passed to `link`. By default, all ranks are linked in
+            their "first" iteration.
 
     Raises:
-        UsageError: nothing to link, or invalid options. TraceFormatError: an invalid manifest.
+        UsageError: there is nothing to link, or an option is invalid. TraceFormatError: the manifest is invalid.
 
     Example:
         >>> batch = link_many("job", "linked", jobs=1)
@@ -130,10 +130,10 @@ def find_job(
     """Find the files that `link_many` would link.
 
     Args:
-        source, output: as in `link_many`.
-        manifest: CSV or JSON file that lists rank, et and kineto, with file names relative to `source`.
-        et, kineto: patterns such as "*step_12*.json" for ETs and for Kineto traces.
-        ranks: the expected ranks, by default 0 to the highest rank found.
+        source, output: the same as in `link_many`.
+        manifest: CSV or JSON file with a rank, et and kineto in each row. File names are relative to `source`.
+        et, kineto: name patterns, such as "*step_12*.json", of the ETs and of the Kineto traces.
+        ranks: the expected ranks. The default is all ranks from 0 to the highest rank that has a file.
     """
     folder = open_folder(source)
     if manifest is not None:
@@ -169,7 +169,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
 
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that differ from their defaults, because an explicit default must not change the output."""
+    """Return only the options that differ from their defaults, so passing a default value changes nothing."""
     defaults = {field.name: field.default for field in fields(LinkOptions) if field.name not in _OF_A_RANK}
     unknown = sorted(options.keys() - defaults.keys())
     if unknown:
@@ -186,7 +186,7 @@ def _output_folder(source: Folder, output: str | os.PathLike[str] | None) -> str
 
 
 def _inside(root: str, output: str) -> str:
-    """Return the output folder relative to the input folder, "" if it is outside."""
+    """Return the path of the output folder relative to the input folder, or "" if it is outside."""
     if is_url(root) or is_url(output):
         return output.rstrip("/").removeprefix(f"{root}/") if output.startswith(f"{root}/") else ""
     try:
@@ -199,7 +199,7 @@ def _inside(root: str, output: str) -> str:
 def _link_all(
     engine: Engine, tasks: Sequence[RankTask], progress: bool
 ) -> tuple[dict[int, RankState], dict[int, str], int]:
-    """Return the states of linked ranks, the reasons why other ranks failed, and the number of ranks linked before."""
+    """Return the states of ranks, the reasons for failures, and the number of ranks linked by earlier runs."""
     states: dict[int, RankState] = {}
     failures: dict[int, str] = {}
     before = 0

@@ -1,9 +1,9 @@
-"""Estimate the ranks' clock offsets from shared collectives, and the times at which data moves.
+"""Estimate clock offsets between ranks from their collectives, and find out when collectives transfer data.
 
-A collective in which every rank needs data from every other rank ends on all ranks at about the same time. So a rank's
-clock is ahead by the median difference between its ends and the other ranks' ends. Drift is not modeled. On the host,
-ends scatter by milliseconds, because each rank's backend must first get a processor. If no rank seems to leave a host
-collective before all ranks have arrived, all clocks are assumed to agree."""
+If every rank needs data from every other rank, a collective ends on all ranks at about the same time. The median
+difference between the end times of two ranks is therefore the offset between their clocks. Clock drift is ignored. End
+times of host collectives scatter by milliseconds, because the backend must first be scheduled on a CPU. All clocks are
+assumed to agree if no rank seems to leave a host collective before all ranks have arrived."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SYNCHRONIZING = (
 
 
 def synchronizes(kind: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return a mask of the kinds of collectives that no rank can leave before all ranks have arrived (barriers)."""
+    """Return a mask of the collectives that synchronize. No rank can leave them before all ranks have arrived."""
     return np.isin(kind, _SYNCHRONIZING)
 
 
 def synchronizing(matched: Sequence[Matched]) -> list[Matched]:
-    """Return the collectives of two or more ranks that no rank can leave before all ranks have arrived."""
+    """Return the synchronizing collectives (`synchronizes`) of groups with two or more ranks."""
     keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
     selected = []
     for group in matched:
@@ -43,8 +43,8 @@ def synchronizing(matched: Sequence[Matched]) -> list[Matched]:
 
 
 def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) -> list[ClockOffset]:
-    """Estimate how far each rank's clock is ahead of its reference rank: the lowest rank that is connected to it by
-    collectives (`synchronizing`) or, on the host, by `messages`."""
+    """Estimate how far the clock of each rank is ahead of the clock of its reference rank. The reference is the lowest
+    rank that is connected to the rank by synchronizing collectives or by `messages` on the host."""
     matched = [group for group in matched if len(group.kind)]
     zero = min((int(group.end.min()) for group in matched), default=0)  # doubles represent small numbers exactly
     ends = [group.end - zero for group in matched]
@@ -112,17 +112,17 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
 
 
 class JobTransfers(NamedTuple):
-    begin: IntColumn  # time in ns on the common clock when the last rank arrives, or a message is sent; shape (n,)
+    begin: IntColumn  # start of the transfer in ns on the common clock; shape (n,)
     duration: IntColumn  # duration of the transfer in ns; shape (n,)
-    seen: npt.NDArray[np.bool_]  # True if `duration` is a host transfer that the recorded times show; shape (n,)
+    seen: npt.NDArray[np.bool_]  # True for host transfers that recorded times show; shape (n,)
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
-    """Return when the data of matched communications moves; a transfer takes the same time on each rank. A device
-    kernel runs while it waits, so the shortest duration over the ranks is the transfer. On the host, a rank arrives and
-    leaves when its backend's thread gets a processor, so the transfer lasts from the last start to the first end. For
-    example, if two ranks run an all-reduce from 10 to 50 µs and from 30 to 40 µs, the transfer lasts from 30 to 40 µs.
-    A message takes at most as long as on its sender. `offsets` are in ns."""
+    """Return when matched communications transfer their data. A transfer takes the same time on all ranks. A kernel on
+    the device also runs while it waits for other ranks, so the shortest duration over all ranks is the transfer. On the
+    host, the transfer lasts from the last start to the first end, because threads wait for a CPU before and after it.
+    For example, if two ranks run an all-reduce from 10 to 50 µs and from 30 to 40 µs, the transfer lasts from 30 to 40
+    µs. A message does not take longer than on its sender. `offsets` maps ranks to clock offsets in ns."""
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     start, end = matched.start - ahead, matched.end - ahead
     last, least = start.max(axis=1), (end - start).min(axis=1)

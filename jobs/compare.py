@@ -23,11 +23,11 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
 def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges | JobDifference:
     """Compare two traces by source line, operator, kernel and call path, and explain what became slower.
 
-    If either side is a job, compare two jobs, rank by rank and all ranks together.
+    If `a` or `b` is a job, compare them as jobs. The result contains every rank and the sum over all ranks.
 
     Args:
         a, b: traces, jobs, or sources that `load` reads.
-        by_shape: match operators by name and shapes.
+        by_shape: match operators by name and shapes instead of only by name.
         total: compare whole traces instead of average iterations.
 
     Raises:
@@ -52,8 +52,8 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
 def compare_jobs(
     a: Job, b: Job, *, by_shape: bool = False, total: bool = False, annotation: str | None = None
 ) -> JobDifference:
-    """Compare two jobs. Each rank is summarized on the machine that `Job.on` selects for its job. `annotation` is part
-    of the name of the annotations that mark iterations."""
+    """Compare two jobs. `Job.on` selects the machines that summarize the ranks of each job. Annotations that contain
+    `annotation` in their name mark iterations."""
     comparison = outer("analysis.job_diff")
     contribution = partial(comparison.compared_rank, annotation=annotation, by_shape=by_shape)
     first, second = (dict(job.map(contribution)) for job in (a, b))

@@ -23,28 +23,28 @@ ENGINES = ("processes", "dask")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# A task raises such an exception if its process was killed or terminated.
+# A task raises one of these exceptions if its process was killed or terminated.
 _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 
 @dataclass(frozen=True)
 class Engine:
-    # Creates an executor that runs a number of tasks at once. Its `with` block ends when all tasks have ended.
+    # Function that creates an executor for a number of parallel tasks. A `with` block waits for all of its tasks.
     open: Callable[[int], AbstractContextManager[Executor]]
-    window: int | None = None  # number of tasks to submit at once; None submits all tasks
+    window: int | None = None  # maximum number of submitted tasks; None submits all tasks at once
     reopen: bool = False  # True if a new executor can replace a broken one
 
 
 def dask_cluster(scheduler: str) -> Engine:
-    """Return an engine that runs on a Dask cluster. Dask itself reassigns the tasks of a dead worker. The scheduler is
-    an address, "tcp://host:8786", or the path of a scheduler file. Raise UsageError if `distributed` is not installed
-    or the file does not exist; opening the engine raises UsageError if no scheduler answers."""
+    """Return an engine that runs on a Dask cluster. Dask reassigns the tasks of a dead worker. `scheduler` is an
+    address ("tcp://host:8786") or the path of a scheduler file. Raise UsageError if `distributed` is not installed, if
+    the file does not exist, or (when the engine is opened) if no scheduler answers."""
     try:
         client_of: Any = importlib.import_module("distributed").Client
     except ImportError:
         raise UsageError('the engine "dask" needs distributed; try: pip install "etplus[batch]"') from None
 
-    if "://" not in scheduler and not Path(scheduler).is_file():  # Dask would wait for the file
+    if "://" not in scheduler and not Path(scheduler).is_file():  # Dask would wait until the file exists
         raise UsageError(f"{scheduler}: no such file; start a scheduler: dask scheduler --scheduler-file {scheduler}")
 
     @contextmanager
@@ -76,9 +76,9 @@ def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -
 def run_all(
     engine: Engine, function: Callable[[Task], Result], tasks: Sequence[Task]
 ) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run the function on each task; yield tasks with results or exceptions as they finish. When a process dies, all
-    tasks that were running are run again after the other tasks, one at a time. If a task kills its process again, it is
-    yielded with its `BrokenExecutor`."""
+    """Run the function on each task. Yield each task with its result or exception when it finishes. If a process dies,
+    all tasks that were running are repeated after all other tasks, one at a time. If a task kills its process again,
+    it is yielded with its `BrokenExecutor`."""
     waiting, suspects = deque(tasks), deque[Task]()
     while waiting:
         with engine.open(min(engine.window or len(waiting), len(waiting))) as executor:
@@ -121,7 +121,7 @@ def _raised(future: Future[Result]) -> BaseException | None:
 
 
 def with_progress(results: Iterator[Any], total: int, label: str, progress: bool) -> Iterator[Any]:
-    """Yield the results with a progress bar; raise a `UsageError` immediately, because it concerns all ranks."""
+    """Yield the results and show a progress bar. Raise a `UsageError` immediately, because it affects all ranks."""
     with progress_bar(total, label, progress, unit="rank") as bar:
         for task, result in results:
             if isinstance(result, UsageError):

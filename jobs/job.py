@@ -1,4 +1,4 @@
-"""A `Job`: the traces of a job's ranks, read on demand, and methods that answer questions about all ranks."""
+"""A `Job` reads the traces of its ranks when they are needed, and answers questions about all ranks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class ChosenTraces:
-    """A job's sources, the chosen ranks (None for all ranks), and a function to apply to each trace."""
+    """The sources of a job, the selected ranks (None means all), and a function that is applied to each trace."""
 
     sources: tuple[Any, ...]
     ranks: frozenset[int] | None = None
@@ -49,7 +49,7 @@ class ChosenTraces:
 
 @dataclass(frozen=True)
 class Chained:
-    """Composition of two functions on traces. Unlike a lambda, it can be sent to other processes."""
+    """Applies two functions to a trace, one after the other. It can be pickled, but a lambda cannot."""
 
     first: Callable[[Trace], Trace]
     second: Callable[[Trace], Trace]
@@ -61,14 +61,14 @@ class Chained:
 class Job(Suggests):
     """The ranks of a job.
 
-    Ranks are read on demand, and only the last rank is kept, so a question about all ranks needs memory for the largest
-    rank and the answer. `on` chooses the machines that read the ranks.
+    A rank is read when it is needed, and only the last rank stays in memory. Questions about all ranks therefore need
+    memory for the largest rank and for the answer. `on` selects the processes or machines that read the ranks.
 
     Attributes:
-        ranks: traces by rank. notes: sentences about files in the folder that were skipped.
+        ranks: maps ranks to traces. notes: sentences about files in the folder that were skipped.
 
     Raises:
-        UsageError: there is no trace, or two traces are from the same rank.
+        UsageError: there is no trace, or two traces come from the same rank.
 
     Example:
         >>> job = etplus.load(["et_plus.json.gz"])
@@ -120,7 +120,7 @@ class Job(Suggests):
             raise KeyError(f"no rank {rank}; there are {', '.join(map(str, sorted(self.ranks)))}") from None
 
     def __repr__(self) -> str:
-        return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # listing ranks would read all files
+        return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # listing the ranks would read all files
 
     def _of(self, sources: Iterable[Any]) -> Job:
         return self._with(replace(self._chosen, sources=tuple(sources)))
@@ -133,32 +133,32 @@ class Job(Suggests):
         between: tuple[str, int] | None = None,
         module: str | None = None,
     ) -> Job:
-        """Return the same part of every rank, see `etplus.trace.selection.part_of`; ranks are still read on demand."""
+        """Return a job with the same part of every rank. `etplus.trace.selection.part_of` describes the arguments."""
         part: dict[str, Any] = {"steps": steps, "window": window, "between": between, "module": module}
         return self.choosing(partial(part_of, **{key: value for key, value in part.items() if value is not None}))
 
     def step(self, number: int | str) -> Job:
-        """Return one iteration of every rank, by its number, counted from 0; see `Trace.step`."""
+        """Return a job with the same iteration of every rank. `number` is described in `Trace.step`."""
         return self.part(steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Job:
-        """Return the matching annotation on every rank; see `Trace.between`."""
+        """Return a job with the annotation of every rank that `Trace.between` selects."""
         return self.part(between=(annotation, number))
 
     def window(self, start: str | int, end: str | int | None = None) -> Job:
-        """Return a time window of every rank, relative to the rank's start; see `Trace.window`."""
+        """Return a job with a time window of every rank. Times are relative to the rank's start (`Trace.window`)."""
         return self.part(window=window_text(start, end))
 
     def module(self, name: str) -> Job:
-        """Return a module on every rank; see `Trace.module`."""
+        """Return a job with one module of every rank. See `Trace.module`."""
         return self.part(module=name)
 
     def select(self, ranks: str | Iterable[int]) -> Job:
-        """Return some ranks, by number or a string such as "0,3-7"; ranks that the job lacks are left out. Stored
-        columns are read only for the selected ranks; trace files are all read, because only they record the rank."""
+        """Return a job with only the given ranks. `ranks` contains numbers or is a string such as "0,3-7". Ranks that
+        the job lacks are ignored. All trace files are read to find their ranks, but only selected stored columns."""
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
         known, sources = self._chosen.ranks, self._chosen.sources
-        if self._found is not None:  # the ranks of all files are already known
+        if self._found is not None:  # an earlier question has read the ranks of all files
             sources = tuple(source for rank, source in zip(self._found, sources, strict=True) if rank in wanted)
         return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
 
@@ -169,7 +169,7 @@ class Job(Suggests):
 
     @property
     def name(self) -> str:
-        """The file of the trace, or the common folder of the traces, for messages."""
+        """A name for messages: the file of the trace, or the folder that contains all traces."""
         names = list(dict.fromkeys(name_of(source) for source in self._chosen.sources))
         folders = {os.path.dirname(name) for name in names}  # noqa: PTH120
         in_one = len(names) > 1 and len(folders) == 1
@@ -178,16 +178,16 @@ class Job(Suggests):
     def on(
         self, *, jobs: int | None = None, scheduler: str | None = None, engine: Executor | Engine | None = None
     ) -> Job:
-        """Return the same job, processed by local processes, a Dask cluster or any executor.
+        """Return the same job, but read and analyze it in local processes, on a Dask cluster or in another executor.
 
         Args:
-            jobs: number of processes, one per core by default.
-            scheduler: address of a Dask cluster, "tcp://host:8786", or path of its scheduler file; its workers must be
+            jobs: number of local processes. The default is one per core.
+            scheduler: address of a Dask scheduler ("tcp://host:8786") or path of its scheduler file. Workers must be
                 able to access the same files.
-            engine: use this `concurrent.futures.Executor` (or engine of `jobs.engines`) instead.
+            engine: a `concurrent.futures.Executor`, or an engine from `jobs.engines`, to use instead.
 
         Raises:
-            UsageError: conflicting options, or Dask is not installed.
+            UsageError: options conflict, or Dask is not installed.
         """
         if isinstance(engine, Engine):
             return self._with(engine=engine)
@@ -195,10 +195,10 @@ class Job(Suggests):
         return self._with(engine=engine_of(name if engine is None else engine, jobs, scheduler))
 
     def map(self, function: Callable[[Trace], _Answer]) -> Iterator[tuple[int, _Answer]]:
-        """Apply a function to each rank's trace; yield ranks and results in the order of the traces.
+        """Apply a function to the trace of each rank. Yield each rank and its result in the order of the traces.
 
         Args:
-            function: to run in other processes, it must be a module-level function, or a `functools.partial` of one.
+            function: must be a module-level function, or a `functools.partial` of one, to run in other processes.
 
         Example:
             >>> list(etplus.load(["et_plus.json.gz"]).map(len))
@@ -216,8 +216,8 @@ class Job(Suggests):
         self._found = ranks if chosen.ranks is None else None
 
     def summary(self, annotation: str | None = None) -> JobSummary:
-        """Return key numbers, outliers, kernels and stragglers of all ranks, in tables of limited size. `annotation` is
-        part of the name of the annotations that mark iterations."""
+        """Return key numbers, outliers, kernels and stragglers of all ranks in tables of limited size. Annotations that
+        contain `annotation` in their name mark iterations."""
         summaries = outer("analysis.job_summary")
         summary: JobSummary = summaries.job_summary(
             dict(self.map(partial(summaries.rank_contribution, annotation=annotation)))
@@ -225,7 +225,7 @@ class Job(Suggests):
         return summary
 
     def analyze(self, **options: Any) -> JobAnalysis:
-        """Return the tables of `Trace.analyze` for all ranks; each row has the rank."""
+        """Return the tables of `Trace.analyze` for all ranks. A column contains the rank."""
         analysis: JobAnalysis = outer("analysis.job_summary").JobAnalysis()
         for rank, tables in self.map(partial(_analysed, options=options)):
             analysis.add(rank, tables)
@@ -254,21 +254,21 @@ class Job(Suggests):
 
     @property
     def collectives(self) -> Table[JobCollective]:
-        """Collectives matched on all ranks of their group, in time order, and the rank that arrived last at each."""
+        """Collectives that match on all ranks of their group, in order of time, with the rank that arrived last."""
         return self._collectives[0]
 
     @property
     def stragglers(self) -> Table[RankLateness]:
-        """How often each rank arrived last, and how long other ranks waited for it; worst rank first."""
+        """A table of how often each rank arrived last and how long other ranks waited for it, worst rank first."""
         return self._collectives[1]
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
-        """Predict the timeline of all ranks together, with changes if any are given; see docs/reference/replay.md.
+        """Predict the timeline of all ranks together, optionally after what-if changes (docs/reference/replay.md).
 
         Args:
-            what_ifs: changes such as "kernel*0.5", applied in order.
-            network: a network such as "bandwidth=25,latency=5us", to estimate communication times first; the result
-                then has an `answer_range`.
+            what_ifs: changes such as "kernel*0.5". They are applied in the given order.
+            network: a network such as "bandwidth=25,latency=5us". Communication times are first estimated for this
+                network, and the result has an `answer_range`.
 
         Raises:
             ConvertError: a trace has no times.
@@ -279,7 +279,7 @@ class Job(Suggests):
         )
 
     def findings(self) -> Findings:
-        """Return problems on any rank or between ranks, largest gain first; see docs/reference/findings.md. All ranks
+        """Return problems on single ranks and between ranks, largest gain first (docs/reference/findings.md). All ranks
         are replayed together, so all traces are in memory at the same time."""
         findings: Findings = outer("analysis.findings.find").find_findings(
             outer("analysis.findings.case").Case(list(self))
@@ -287,13 +287,13 @@ class Job(Suggests):
         return findings
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
-        """Run a SELECT on the tables of all ranks, see docs/reference/columns.md; UsageError if the query fails."""
+        """Run a SELECT on the tables of all ranks (docs/reference/columns.md). Raise UsageError if the query fails."""
         with outer("analysis.sql").job_tables(self, memory) as tables:
             found: QueryResult = tables.query(query)
             return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all ranks in the format of the suffix; .parquet writes a folder of columns."""
+        """Write all ranks. The suffix selects the format. For .parquet, the result is a folder of columns."""
         from ..converters.conversion import convert
 
         chosen = self._chosen
@@ -301,12 +301,12 @@ class Job(Suggests):
         convert(chosen.sources if whole else list(self), path)
 
     def plot(self) -> Any:
-        """Plot how the devices on every rank spend their time; return the matplotlib axes."""
+        """Plot how the devices of every rank spend their time. Return the matplotlib axes."""
         uses = {f"rank {rank}, device {use.device}": use for rank, found in self.map(_device_use) for use in found}
         return outer("report.plots").device_use_axes(uses)
 
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
-        """Write an HTML page about all ranks, see `Trace.write_report`; over 64 ranks, only outliers have details."""
+        """Write an HTML page about all ranks. If there are more than 64 ranks, it shows details only for outliers."""
         outer("report.html_page").check_page_name(path)
         pages = outer("report.job_page")
         if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
@@ -319,7 +319,7 @@ class Job(Suggests):
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
-    """Return the job of some traces, a folder, or the files that match a pattern; UsageError if there are none."""
+    """Open traces, a folder, or the files that match a pattern as a job. Raise UsageError if there are no traces."""
     if not isinstance(sources, (str, os.PathLike)):
         return Job(list(sources))
     name = os.fspath(sources)
@@ -337,7 +337,7 @@ def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
 
 
 def names_a_job(source: Any) -> bool:
-    """Return True if a source means several traces: a list, a pattern, or a folder that is not itself a trace."""
+    """Return True if a source names several traces. It is a list, a pattern, or a folder that is not a trace."""
     if isinstance(source, (list, tuple)):
         return True
     if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, FileRank, InputPair)):
@@ -384,18 +384,18 @@ def load(
 ) -> Trace | Job:
     """Read a trace of any format that etplus knows, or the ranks of a job.
 
-    A list of traces is a job. A folder, a pattern such as "out/rank*.json.gz", the job_report.json of a linked job, or
-    a Kineto trace that merges several ranks also gives a job, although the type checker does not know it. Anything else
-    is one trace; see `etplus.converters.open.load` for the formats.
+    A list of traces is read as a job. So is a folder, a pattern such as "out/rank*.json.gz", the job_report.json of a
+    linked job, or a Kineto trace that merges several ranks, but type checkers expect a `Trace` for them. Any other
+    source is read as one trace. `etplus.converters.open.load` lists the formats.
 
     Args:
-        source: path, "-" for standard input, bytes, binary file object, or several of these.
-        rank: the rank to read if the source contains several.
-        progress: show a progress bar if reading takes over two seconds.
+        source: a path, "-" for standard input, bytes, a binary file object, or a list of these.
+        rank: the rank to read if the source contains several ranks.
+        progress: show a progress bar if reading takes more than two seconds.
 
     Raises:
-        TraceFormatError: not a trace, or damaged beyond recovery.
-        UsageError: one file has several ranks and `rank` is not given, or a folder has no traces.
+        TraceFormatError: a file is not a trace, or it is too damaged to recover.
+        UsageError: a file has several ranks and `rank` is not given, or a folder has no traces.
 
     Example:
         >>> load("et_plus.json.gz").kernels.matching("gemm")[2]

@@ -1,4 +1,4 @@
-"""Compare the rank and job information in traces, and find traces that belong to another job."""
+"""Compare what traces record about their rank and job, and find traces that belong to another job."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..trace.trace import Trace
 
 ONE_RANK = "ASTRA-sim needs at least two; convert the traces of all ranks together, or one with --replicate N"
 
-_APART_S = 3600  # The ranks of a job start recording within this time, in s.
+_APART_S = 3600  # All ranks of a job are expected to start recording within this many seconds.
 
 
 class RankFacts(NamedTuple):
-    """Facts about a rank's trace: name for messages, `distributedInfo` ({} if missing), wall-clock start in ns."""
+    """The file name of a rank's trace, its `distributedInfo` ({} if missing), and its wall-clock start in ns."""
 
     file: str
     info: Mapping[str, Any]
@@ -25,21 +25,21 @@ class RankFacts(NamedTuple):
 
 
 def ranks_of(traces: Sequence[Trace]) -> list[int]:
-    """Return the ranks of the traces if they all differ, else the positions of the traces."""
+    """Return the ranks of the traces. If they are not all different, return the positions of the traces."""
     stated = [trace.rank for trace in traces]
     known = [rank for rank in stated if rank is not None]
     return known if len(set(known)) == len(stated) else list(range(len(stated)))
 
 
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
-    """Return the ranks that simulate or replay each process group, and notes for the user.
+    """Map each process group to the ranks that a simulation or replay uses for it. Also return notes for the user.
 
-    Several ranks are treated as the whole job: groups are reduced to the given ranks, and a group with unknown members
-    consists of the ranks that use it. WORLD contains all given ranks. A single rank represents a job whose other ranks
-    are not available, so its groups remain whole.
+    Several ranks are treated as the whole job. Ranks that were not given are removed from groups, and a group with
+    unknown members consists of the ranks that use it. WORLD contains all given ranks. A single rank represents its
+    whole job, so its groups keep all members.
 
     Args:
-        used: the groups of each given rank's communications.
+        used: maps each given rank to the groups in which it communicates.
         world: number of ranks in the job, 0 if unknown.
 
     Example:
@@ -61,8 +61,8 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
-    """Find traces of another job: they differ from most traces in job size, backend or recording time. Return the
-    reason for each such trace by its key, and notes if there is no majority."""
+    """Find traces from another job. They differ from most traces in job size, backend or recording time. Return a dict
+    from the keys of these traces to reasons. If there is no majority, the returned notes describe the difference."""
     foreign: dict[int, str] = {}
     notes: list[str] = []
     for key, wording in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
@@ -102,7 +102,7 @@ _REMEDY = "give only the traces of one job, one per rank"
 
 
 class JobTrace(NamedTuple):
-    """Facts to compare with other ranks: rank (None if unknown), and a digest that identifies the recording."""
+    """Facts about a rank that `check_job` compares. `content` is a digest that identifies the recording."""
 
     facts: RankFacts
     rank: int | None
@@ -110,13 +110,13 @@ class JobTrace(NamedTuple):
 
 
 def job_trace(trace: Trace) -> JobTrace:
-    """Return the facts that `check_job` compares, so that the trace need not stay in memory."""
+    """Return the facts that `check_job` needs. The trace does not have to stay in memory."""
     begin = trace.base_time_ns + trace.span.start if trace.span.length else None
     return JobTrace(RankFacts(trace.file, trace.distributed_info, begin), trace.rank, trace.digest)
 
 
 def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
-    """Raise UsageError if the traces cannot be the ranks of one job; return sentences about facts it cannot check."""
+    """Raise UsageError if the traces cannot be ranks of one job. Return sentences about facts that are not recorded."""
     if len(traces) < 2:
         return ()
     _refuse_repeated(traces)

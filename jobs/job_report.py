@@ -1,4 +1,4 @@
-"""The job report that `etplus link FOLDER` writes: ranks, clocks, collectives across ranks, and stragglers."""
+"""The job report of `etplus link FOLDER`. It describes ranks, clocks, collectives, messages and stragglers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = "1.0"  # version of the report's format
 
 
 class RankResult(RecordStruct, frozen=True, omit_defaults=False):
-    rank: int  # rank in the job, −1 if the files do not show it
+    rank: int  # rank in the job, −1 if it is unknown
     status: Literal["linked", "failed"]
     reason: str = ""  # reason why the rank failed
     et: str = ""  # input ET, relative to the given folder; "" if missing
@@ -25,19 +25,19 @@ class RankResult(RecordStruct, frozen=True, omit_defaults=False):
     linked: int = 0  # number of linked ET calls
     certain: int = 0  # number of ET calls with a certain link
     unverified: int = 0  # number of ET calls with an unverified link
-    # Start of the first and end of the last linked call, in uncorrected wall-clock ns; None without links.
+    # Start of the first linked call and end of the last one, in uncorrected wall-clock ns. None if there are no links.
     window_ns: tuple[int, int] | None = None
     iterations: tuple[str, ...] = ()  # names of the linked iterations
     warnings: tuple[str, ...] = ()  # warnings that linking produced
 
 
 class ClockOffset(RecordStruct, frozen=True):
-    """Offset of a rank's clock from its reference rank's clock; positive if ahead."""
+    """Time by which the clock of a rank is ahead of the clock of its reference rank."""
 
     rank: int
-    reference: int  # reference rank, the same for all ranks that collectives connect
-    offset_ns: int  # number of ns to subtract from the rank's times
-    spread_ns: int  # median deviation of individual collectives from this offset
+    reference: int  # all ranks that collectives connect have the same reference rank
+    offset_ns: int  # subtract this number of ns from the rank's times
+    spread_ns: int  # median deviation of the collectives from this offset
     collectives: int  # number of collectives used for the estimate
 
 
@@ -47,17 +47,17 @@ class GroupCounts(RecordStruct, frozen=True):
     absent: tuple[int, ...]  # ranks in the group that are not linked
     collectives: int  # number of distinct collectives
     matched: int  # number of collectives that match on all ranks
-    kinds: dict[str, int]  # number of collectives per kind
+    kinds: dict[str, int]  # maps each kind of collective to its number
 
 
 class Mismatch(RecordStruct, frozen=True):
     """A collective that does not match on all ranks of its group."""
 
-    # "missing": some ranks lack it; "size": different size; "order": different position; "type": different collective.
+    # What differs between ranks: "missing" on some ranks, its "size", its position ("order"), or its kind ("type").
     kind: Literal["missing", "size", "order", "type"]
     group: str  # name of the group, "" for all ranks
     group_ranks: tuple[int, ...]  # ranks in the group
-    position: int  # 0-based position of the collective in the group's order, as seen on most ranks
+    position: int  # 0-based position among the group's collectives on most ranks
     collective: str  # name of the collective on most ranks
     bytes: int  # size of the collective on most ranks
     ranks: tuple[int, ...]  # ranks that differ from most ranks
@@ -66,19 +66,19 @@ class Mismatch(RecordStruct, frozen=True):
 
 
 class Lateness(RecordStruct, frozen=True):
-    """A row of the straggler table."""
+    """A row of the table of stragglers."""
 
     rank: int
-    collectives: int  # number of this rank's matched collectives that have two or more ranks
-    last: int  # number of collectives at which this rank arrived last (the lowest rank if several did)
+    collectives: int  # number of the rank's matched collectives in groups of two or more ranks
+    last: int  # number of collectives at which this rank arrived last (lowest rank on ties)
     caused_ns: int  # total time that other ranks waited at these collectives
-    waited_ns: int  # total time that this rank waited at all other collectives
+    waited_ns: int  # total time that this rank waited for other ranks
 
 
 class Wait(RecordStruct, frozen=True):
     """A collective with one of the longest waits."""
 
-    group: str  # these fields are the same as in `Mismatch`
+    group: str  # `Mismatch` describes this field and the next three
     position: int
     collective: str
     bytes: int
@@ -104,8 +104,8 @@ class JobReport(RecordStruct, frozen=True):
     ranks: tuple[RankResult, ...]  # one entry per rank, in order
     version: str = VERSION
     world_size: int | None = None  # number of ranks according to the traces, None if unknown
-    missing: str = ""  # ranks without files, as ranges ("4-7, 9")
-    not_given: str = ""  # ranks of the job above the highest rank that was given, as ranges
+    missing: str = ""  # ranks that have no file, as ranges such as "4-7, 9"
+    not_given: str = ""  # ranks of the job that are higher than all given ranks, as ranges
     clock_offsets: tuple[ClockOffset, ...] = ()
     groups: tuple[GroupCounts, ...] = ()
     mismatches: tuple[Mismatch, ...] = ()
@@ -122,17 +122,17 @@ class JobReport(RecordStruct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     def unmatched(self, rank: int) -> frozenset[int]:
-        """Return the ids of a rank's communication nodes that do not match on all other ranks."""
+        """Return the ids of the rank's communication nodes that have no match on at least one other rank."""
         lists = [mismatch.nodes for mismatch in self.mismatches] + [message.nodes for message in self.messages]
         return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 
     def offset_of(self, rank: int) -> int:
-        """Return how many ns to subtract from a rank's times, 0 if unknown."""
+        """Return the number of ns to subtract from the times of a rank. It is 0 if the offset is unknown."""
         return next((clock.offset_ns for clock in self.clock_offsets if clock.rank == rank), 0)
 
 
 def read_job_report(source: Source) -> JobReport:
-    """Read the job_report.json that `etplus link FOLDER` wrote; raise TraceFormatError for any other file."""
+    """Read a job_report.json that `etplus link FOLDER` wrote. Raise TraceFormatError for any other file."""
     report, name = read_struct(source, JobReport, "not a job report", "pass the job_report.json that etplus link wrote")
     if report.version.partition(".")[0] != VERSION.partition(".")[0]:
         raise TraceFormatError(name, "", f"unknown version {report.version[:20]!r}", "update etplus")

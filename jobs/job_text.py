@@ -13,13 +13,13 @@ from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, RankResul
 
 _WIDTH = 79
 _LISTED = 20
-_SCREEN = 3  # the screen shows at most this many failed ranks, warnings and notes
+_SCREEN = 3  # maximum number of failed ranks, of warnings and of notes on the screen
 _WAITS = 3
 _CLOCKS, _LATE = 8, 12
 
 
 def render(report: JobReport, output: str) -> str:
-    """Return one screen of text: the share linked, failed ranks, the straggler, output files, and next steps."""
+    """Return one screen of text that shows link counts, failed ranks, the worst straggler, outputs and next steps."""
     good = [rank for rank in report.ranks if rank.status == "linked"]
     ops, linked, certain = (sum(getattr(rank, key) for rank in good) for key in ("ops", "linked", "certain"))
     share = "" if linked == ops else f" of {ops:,}"
@@ -66,7 +66,7 @@ def _labeled(label: str, text: str) -> list[str]:
 
 
 def report_text(report: JobReport) -> str:
-    """Return the report as text and cut long lists; the JSON file has the full lists."""
+    """Return the report as text. Long lists are cut, but the JSON file has the full lists."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -93,7 +93,7 @@ def _lines(report: JobReport) -> Iterator[str]:
 
 
 def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
-    """Return the warnings of all ranks. Each warning occurs once and names its ranks ("ranks 0-7: ...")."""
+    """Return the warnings of all ranks. If several ranks have the same warning, it occurs once ("ranks 0-7: ...")."""
     by_text: dict[str, dict[int, str]] = {}
     for rank in ranks:
         for text in rank.warnings:
@@ -105,7 +105,7 @@ def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
 
 
 def _without_rank(text: str, rank: RankResult) -> str:
-    """Return a warning with placeholders for the rank and its file names."""
+    """Replace the rank and its file names in a warning with placeholders."""
     for file, words in ((rank.et, "the Execution Trace"), (rank.kineto, "the Kineto trace")):
         if file:
             text = text.replace(PurePath(file).name, words)

@@ -1,4 +1,4 @@
-"""Stragglers: the ranks that arrive last at collectives, and the waits for them. All reports use this module."""
+"""Find stragglers, the ranks that arrive last at collectives, and the waits for them. All reports use this module."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from .matching import Matched
 
 
 class Arrivals(NamedTuple):
-    """Arrivals of r ranks at n collectives."""
+    """The arrivals of r ranks at n collectives."""
 
     come: IntColumn  # arrival times in ns on the corrected clocks; shape (n, r)
     wait: IntColumn  # time that each rank waited for the last rank to arrive, in ns; shape (n, r)
-    last: IntColumn  # position of the rank that arrived last, the lowest rank if several did; shape (n,)
+    last: IntColumn  # index of the last rank to arrive (the lowest one on ties); shape (n,)
 
     @property
     def caused(self) -> IntColumn:
-        """Total time that all ranks waited at each collective, in ns; shape (n,)."""
+        """For each collective, the total time in ns that all ranks waited. The shape is (n,)."""
         total: IntColumn = self.wait.sum(axis=1)
         return total
 
 
 def arrivals(matched: Matched, offsets: Mapping[int, int]) -> Arrivals:
-    """Return when each rank arrived at each collective, and how long it waited there for the last rank to arrive. A
-    rank waits from the start of its collective to the last rank's start, at most for the duration of its collective.
-    `offsets` are the times by which clocks are ahead, in ns."""
+    """Return when each rank arrived at each collective, and how long it waited there for the last rank. A rank waits
+    from its own start to the start of the last rank, but not longer than its collective takes. `offsets` maps each
+    rank to the number of ns by which its clock is ahead."""
     come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     wait = np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
     return Arrivals(come, wait, np.argmax(come, axis=1))
 
 
 def stragglers(matched: Sequence[Matched], offsets: Mapping[int, int]) -> list[Lateness]:
-    """Return how often each rank arrived last, how long it waited, and how long others waited for it."""
+    """Return how often each rank arrived last, how long it waited, and how long other ranks waited for it."""
     numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # fields of `Lateness`
     for group in matched:
         arrived = arrivals(group, offsets)
@@ -63,7 +63,7 @@ def longest_waits(matched: Sequence[Matched], offsets: Mapping[int, int], count:
 
 
 def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dict[int, int]:
-    """Return each rank's total lateness relative to the median rank, in ns; negative if early."""
+    """Map each rank to its total lateness relative to the median rank, in ns. It is negative if the rank was early."""
     behind: Counter[int] = Counter()
     for group in matched:
         come = arrivals(group, offsets).come
@@ -74,15 +74,15 @@ def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dic
 
 
 class CausedWaits(NamedTuple):
-    """The collectives of one rank in order, and the waits that the rank caused."""
+    """The collectives of one rank in order of start, with the waits that the rank caused."""
 
-    wait: IntColumn  # total time that other ranks waited for this rank, in ns; 0 if a different rank arrived last
+    wait: IntColumn  # total ns that other ranks waited for this rank; 0 if another rank arrived last
     others: IntColumn  # number of ranks that waited
     start: IntColumn  # start in wall-clock ns on the rank's clock
 
 
 def caused_waits(rank: int, matched: Sequence[Matched], offsets: Mapping[int, int]) -> CausedWaits:
-    """Return the waits for a rank. Skip the job's first collective, because ranks do not start recording together."""
+    """Return the waits that a rank caused. Skip the first collective: ranks start recording at different times."""
     first = min((int(group.start[:, 0].min()) for group in matched if len(group.start)), default=0)
     parts = [np.zeros((0, 3), np.int64)]
     for group in matched:

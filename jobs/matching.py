@@ -1,4 +1,4 @@
-"""Match collectives and messages across the ranks of a job, and describe each mismatch by group and position."""
+"""Match collectives and messages across the ranks of a job. Describe each mismatch by its group and position."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Kind = Literal["missing", "size", "order", "type"]
 
 @dataclass(frozen=True)
 class Matched:
-    """Collectives that match on all ranks of a group, or messages from one rank to another."""
+    """n collectives that match on all ranks of a group, or n messages from one rank to another."""
 
     group: str  # name of the group, "" for messages
-    ranks: tuple[int, ...]  # the r ranks of the group; for messages, the sender and the receiver
+    ranks: tuple[int, ...]  # the r ranks of the group, or the sender and the receiver of messages
     position: IntColumn  # position in the group's sequence of collectives; shape (n,)
-    kind: IntColumn  # kind on the lowest rank; shape (n,)
-    bytes: IntColumn  # size on the lowest rank; shape (n,)
-    node: IntColumn  # node ids of the communications; shape (n, r)
+    kind: IntColumn  # kind of communication on the lowest rank; shape (n,)
+    bytes: IntColumn  # size in bytes on the lowest rank; shape (n,)
+    node: IntColumn  # node id on each rank; shape (n, r)
     start: IntColumn  # start in wall-clock ns on each rank's clock; shape (n, r)
     end: IntColumn  # end in wall-clock ns on each rank's clock; shape (n, r)
     on_host: npt.NDArray[np.bool_]  # True if all ranks run the communication on the host; shape (n,)
@@ -150,7 +150,7 @@ class _Case:
 
 
 def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
-    """Match the n-th message sent from one rank to another with the n-th received, or match by recorded numbers."""
+    """Match sent with received messages by their recorded sequence numbers or, if there are none, by their order."""
     ends: defaultdict[tuple[int, int], dict[bool, IntColumn]] = defaultdict(dict)
     for rank, comms in ranks.items():
         for kind in distinct(comms.kind[comms.kind < 0]).tolist():
@@ -163,8 +163,8 @@ def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
 
 
 def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return positions of matching messages on both sides, in an order common to both sides. If both sides number their
-    messages uniquely (−1 for none), equal numbers match; otherwise the n-th messages match."""
+    """Return the positions of matching messages in `sent` and in `received`. If the sequence numbers on both sides are
+    unique and known (not −1), messages with the same number match. Otherwise, the n-th messages match."""
     if all(len(side) and side.min() >= 0 and len(distinct(side)) == len(side) for side in (sent, received)):
         _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
         return left, right
@@ -187,7 +187,7 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
     return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), pair
 
 
-# These kinds of collectives have the same size on all ranks. All-to-all, gather and scatter may differ.
+# These collectives have the same size on all ranks. Sizes of all-to-all, gather and scatter may differ.
 _SAME_SIZE = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.REDUCE, CollectiveCommType.BROADCAST,
     CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK,
@@ -198,10 +198,10 @@ _MAX_CHOICES = 4_000_000
 
 @dataclass(frozen=True)
 class CollectiveSequence:
-    """The collectives of a group on one rank, in order."""
+    """The collectives of one group on one rank, in launch order."""
 
     row: IntColumn  # position in the rank's `RankCommunications`
-    kind: IntColumn  # this column and the next columns are copied from `RankCommunications`
+    kind: IntColumn  # this column and all following columns are copied from `RankCommunications`
     bytes: IntColumn
     seq: IntColumn
     end: IntColumn
@@ -215,20 +215,20 @@ class CollectiveSequence:
 
     @property
     def tokens(self) -> IntColumn:
-        """The kind and size of each collective, to compare ranks; size −1 if sizes may differ; shape (n, 2)."""
+        """Kind and size of each collective, in an array of shape (n, 2). Sizes that may differ between ranks are −1."""
         return np.stack([self.kind, np.where(np.isin(self.kind, _SAME_SIZE), self.bytes, -1)], axis=1)
 
 
 @dataclass
 class LineUp:
-    """The positions in a rank's sequence of the collectives in the common sequence."""
+    """Maps positions in the common sequence of collectives to positions in the sequence of one rank."""
 
-    at: IntColumn  # per common collective, its position in the rank's sequence if its kind and size are equal; else −1
-    # Maps a position in the common sequence to the rank's collective there, if its kind or size differs.
+    at: IntColumn  # the matching collective with the same kind and size, or −1
+    # Collectives of the rank that are at the right position, but differ in kind or size.
     other: dict[int, int] = field(default_factory=dict)
-    # Maps a position in the common sequence to the rank's equal collective at a different position.
+    # Collectives of the rank that have the same kind and size, but are at a different position.
     moved: dict[int, int] = field(default_factory=dict)
-    # Positions in the rank's sequence that have no counterpart, each with the next position in the common sequence.
+    # Collectives of the rank that are missing in the common sequence, with the common position that follows them.
     extra: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -280,7 +280,7 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
             continue
         if len(elsewhere):
             ahead = [int(median(b_end[places[elsewhere]] - a_end[elsewhere]))]
-        else:  # the clock difference is unknown: try the differences of the first and last collectives, and zero
+        else:  # try several clock differences, because the true difference is unknown
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
             ahead = [0, *(int(median(times[1][part] - times[0][part])) for part in ends)]
@@ -291,14 +291,14 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
-    """Pair the shorter column with part of the longer one, in order; return the smallest total distance and pairs."""
+    """Pair all entries of the shorter column with entries of the longer one. Return the total distance and pairs."""
     if len(a) > len(b):
         least, right, left = _nearest(b, a)
         return least, left, right
     spare = len(b) - len(a)
     came = np.zeros((len(a), spare + 1), np.int64)
     total = np.zeros(spare + 1, np.int64)
-    for i, time in enumerate(a.tolist()):  # total[s] is the smallest sum for a[:i] if s elements of b are skipped
+    for i, time in enumerate(a.tolist()):  # total[s] is the least sum for a[:i] with s skipped elements of b
         so_far = np.minimum.accumulate(total)
         came[i] = np.maximum.accumulate(np.where(total == so_far, np.arange(spare + 1), 0))
         total = so_far + np.abs(b[i : i + spare + 1] - time)

@@ -1,4 +1,4 @@
-"""Pair the files of a job: an ET and a Kineto trace for each rank."""
+"""Find the files of a job, and pair an ET with a Kineto trace for each rank."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from ..trace.printable import csv_cell, few, text_of_cell
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_MAX_UNKNOWN = 1024  # Elimination takes quadratic time, so it is skipped if more files than this lack a rank.
+_MAX_UNKNOWN = 1024  # Elimination takes quadratic time, so it is skipped for more files than this.
 
 
 @dataclass(frozen=True)
 class RankFiles:
-    """The files of a rank, relative to the job's folder. If a file is missing or ambiguous, `problem` explains it."""
+    """The files of a rank, relative to the job's folder. `problem` explains why a file is missing or ambiguous."""
 
     rank: int
     et: str = ""
     kineto: str = ""
     problem: str = ""
-    # True if names, contents or a manifest show the rank, or if no other rank is left
+    # True if names, contents or a manifest show the rank, or if it is the only rank left
     settled: bool = True
-    proved: bool = False  # True if, given all ranks' files, these two files can only be paired with each other
+    proved: bool = False  # True if the contents of all ranks' files allow no other pair
 
 
 @dataclass(frozen=True)
 class Pairing:
-    ranks: tuple[RankFiles, ...]  # pairs in order of rank
-    missing: tuple[int, ...] = ()  # ranks without files, ascending
+    ranks: tuple[RankFiles, ...]  # pairs in ascending order of rank
+    missing: tuple[int, ...] = ()  # ranks without files, in ascending order
     notes: tuple[str, ...] = ()  # sentences about files that were not used
     several_ranks: bool = False  # True if the folder has files of several ranks, even if `ranks` has only one
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
-        """Return only these ranks of the pairing (None means from 0 to the highest rank found)."""
+        """Return the pairing with only the wanted ranks. None selects all ranks from 0 to the highest one found."""
         known = {rank.rank for rank in self.ranks}
         expected = range(max(known, default=-1) + 1) if wanted is None else sorted(set(wanted))
         kept = tuple(rank for rank in self.ranks if wanted is None or rank.rank in expected)
@@ -55,8 +55,8 @@ class Pairing:
 
 
 def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:
-    """Find the pairs in a folder and its subfolders, by names and by the beginnings of files. `et` and `kineto` are
-    patterns such as "*step_12*.json" for names or paths of ETs and Kineto traces. The subfolder `skip` is ignored."""
+    """Find pairs in a folder and its subfolders by the names and first bytes of files. `et` and `kineto` are patterns,
+    such as "*step_12*.json", for the names or paths of ETs and Kineto traces. The subfolder `skip` is ignored."""
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
     with ThreadPoolExecutor(_READERS) as pool:  # these threads spend most of their time waiting for the file system
         looked = pool.map(lambda name: _look(folder, name, et, kineto), names)
@@ -175,9 +175,9 @@ def _fits_rank(file: TraceFile, partner: TraceFile) -> bool:
 
 
 def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
-    """Mark the pairs that the contents of all files prove, regardless of names. An ET fits the Kineto traces that its
-    process groups and its process id allow. If all ranks are present, a pair that occurs in every complete pairing
-    comes from one process. In containers all process ids are equal, so only process groups distinguish ranks."""
+    """Mark the pairs that are proved by file contents, regardless of names. An ET and a Kineto trace can be a pair if
+    their process groups and process ids agree. If all ranks are present, a pair is proved if it occurs in every
+    possible pairing. In containers, all process ids are the same, so only process groups distinguish ranks."""
     rows = pairing.ranks
     if len(rows) > _MAX_UNKNOWN or [row.rank for row in rows] != [*range(len(rows))] or any(r.problem for r in rows):
         return pairing
@@ -185,7 +185,7 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
         with ThreadPoolExecutor(_READERS) as pool:
             ets = list(pool.map(lambda row: begins_with(*at(folder, row.et), ET), rows))
             kinetos = list(pool.map(lambda row: begins_with(*at(folder, row.kineto), KINETO), rows))
-    except Exception:  # file systems raise various errors; linking reports them later
+    except Exception:  # file systems raise many kinds of errors; linking reports them later
         return pairing
     if _world_size([*ets, *kinetos]) != len(rows):
         return pairing
@@ -256,10 +256,10 @@ class _ManifestRow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def from_manifest(source: str) -> Pairing:
-    """Read a manifest: CSV with the columns rank, et, kineto, or a JSON list of objects with these keys."""
+    """Read a manifest. It is a CSV file with the columns rank, et and kineto, or a JSON list with these keys."""
     blob = load(source)
     try:
-        # decoded here and not in schemas/, because a manifest is input only for batches, and may also be CSV
+        # not decoded in schemas/, because only batches read manifests and because they may be CSV
         if blob.data.lstrip().startswith(b"["):
             rows = msgspec.json.decode(blob.data, type=list[_ManifestRow])
         else:
@@ -290,7 +290,7 @@ def _files(row: _ManifestRow) -> RankFiles:
 
 
 def to_manifest(pairing: Pairing) -> str:
-    """Return the pairing as CSV; missing files get empty cells."""
+    """Return the pairing as CSV. The cell of a missing file is empty."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["rank", "et", "kineto"])

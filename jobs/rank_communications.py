@@ -17,15 +17,15 @@ COLUMNS = COMMUNICATION_COLUMNS
 
 @dataclass(frozen=True)
 class RankCommunications:
-    """The communications of one rank, in launch order (on the host, in call order)."""
+    """The communications of one rank in launch order. Host communications are in call order."""
 
     groups: tuple[Group, ...]  # process groups of the communications
     node: IntColumn  # node id of the communication in the ET+
     kind: IntColumn  # a CollectiveCommType, UNKNOWN, SEND or RECV
     bytes: IntColumn  # size as `message_bytes` computes it, −1 if unknown
     group: IntColumn  # index of the process group in `groups`
-    peer: IntColumn  # peer rank of a message, −1 for collectives
-    seq: IntColumn  # sequence number in the trace, −1 if there is none
+    peer: IntColumn  # the other rank of a message, −1 for collectives
+    seq: IntColumn  # recorded sequence number, −1 if there is none
     start: IntColumn  # start in wall-clock ns on the rank's clock, from `FoundComm.start_ns`
     end: IntColumn  # end in wall-clock ns on the rank's clock
     on_host: IntColumn  # 1 if the communication runs on the host, otherwise 0
@@ -36,7 +36,7 @@ class RankCommunications:
 
 
 def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunications]:
-    """Return `job_trace` and `communications` of a rank stored as columns, without reading its trace."""
+    """Return what `job_trace` and `communications` return, but from stored columns, without reading a trace."""
     facts, columns = read_exchanges(stored)
     file = f"{os.fspath(stored)} ({stored.label})"
     trace = JobTrace(RankFacts(file, facts.info, facts.begin_ns), facts.rank, facts.digest)
@@ -46,6 +46,6 @@ def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunicati
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
-    """Return the communications of a rank, except messages whose peer is unknown; `unknown` includes other kinds."""
+    """Return the communications of a rank. Messages to unknown peers are left out. `unknown` adds unknown kinds."""
     groups, columns = communication_columns(trace, unknown=unknown)
     return RankCommunications(groups, **dict(zip(COLUMNS, columns, strict=True)), times_recorded=trace.times_recorded)

@@ -1,7 +1,7 @@
-"""Link one rank in any process unless it is already linked: link, write, and save its state.
+"""Link one rank in any process, write it, and save its state. Skip the rank if it is already linked.
 
-Next to the outputs, `.etplus-batch/rank_N.json` records how the output was made (size and digest of both inputs and of
-the output, options, version) and the facts for the job report. If nothing has changed, the rank is not linked again."""
+The state is stored in `.etplus-batch/rank_N.json` next to the outputs. It contains the sizes and digests of the inputs
+and the output, the options, the version, and facts for the job report. Unchanged ranks are not linked again."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class RankTask:
     kineto: str  # name of a file in `source`, or a URL
     source: Folder  # folder that contains the inputs
     target: Folder  # folder that will contain the outputs
-    # Minimum shares of ET operators that must have a link, and a certain link. Otherwise the rank fails.
+    # The rank fails if smaller shares of its ET operators have any link or a certain link.
     min_match: float
     min_certain: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)  # further arguments for `link`
 
     @property
     def columns(self) -> bool:
-        """True if the output is columns, not an ET+ file."""
+        """True if the output consists of columns. False if it is an ET+ file."""
         return PurePath(self.target.root).suffix in SUFFIXES
 
     @property
     def output(self) -> str:
-        """Name of the ET+ file in `target`, or of the file that describes the columns."""
+        """Name in `target` of the ET+ file or of the file that describes the columns."""
         return self.outputs[-1]
 
     @property
@@ -63,7 +63,7 @@ class RankTask:
         return files_of(self.rank) if self.columns else [f"rank_{self.rank}.etplus.json.gz"]
 
     def mark(self) -> Mark | None:
-        """Return a value that changes with the output; None if the output is incomplete."""
+        """Return a value that is different if the output has changed, or None if the output is incomplete."""
         if not self.columns:
             return self.target.mark(self.output)
         marks = [self.target.mark(name) for name in self.outputs]
@@ -101,16 +101,16 @@ class RankTask:
 class RankState(msgspec.Struct):
     tool_version: str  # version of etplus that linked the rank
     options: dict[str, Any]  # options used to link the rank
-    et: Mark | None  # mark of the file (see `Folder.mark`), None if the file is missing
+    et: Mark | None  # result of `Folder.mark` for the file, None if the file is missing
     kineto: Mark | None
     output: Mark | None
-    result: RankResult  # entry of the rank in the job report
+    result: RankResult  # the rank's entry in the job report
     info: dict[str, Any]  # `distributedInfo` of the Kineto trace, {} if it has none
-    # Process groups and columns of the rank's `RankCommunications`.
-    # In `table`, the columns are concatenated as little-endian int64 values.
+    # The two parts of the rank's `RankCommunications`.
+    # `table` contains its columns, concatenated as little-endian int64 values.
     groups: list[Group]
     table: bytes
-    # Options that had no effect, because both files contain the same facts.
+    # Options that had no effect, because both traces record the same facts.
     unused: list[str] = msgspec.field(default_factory=list)
 
     def is_made_of(self, version: str, options: Mapping[str, Any], et: Mark | None, kineto: Mark | None) -> bool:
@@ -124,7 +124,7 @@ class RankState(msgspec.Struct):
 
 
 def link_rank(task: RankTask) -> tuple[RankState, bool]:
-    """Link a rank unless an earlier run did. Return its state, and True if an earlier run linked it."""
+    """Link a rank unless an earlier run linked it. Return its state, and True if an earlier run linked it."""
     wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
     before = _read_state(task)
     known = before is not None and before.is_made_of(*wanted) and None not in (*wanted, before.output)
@@ -179,7 +179,7 @@ def _link(task: RankTask) -> Trace:
             return link(*paths, **task.options)
         except UsageError:
             raise
-        except EtplusError as error:  # report the file names that the user gave, wherever the files are stored
+        except EtplusError as error:  # name the files as the user did, not the local copies
             text = str(error)
             for path, name in zip(paths, (task.et, task.kineto), strict=True):
                 text = text.replace(str(path), name)
@@ -213,7 +213,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
 
 
 def _read_state(task: RankTask) -> RankState | None:
-    # decoded here, because no other program or version reads this file
+    # not decoded in schemas/, because no other program or version reads this file
     try:
         with task.target.open(task.state) as file:
             state = msgspec.json.decode(file.read(), type=RankState)
