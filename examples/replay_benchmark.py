@@ -24,7 +24,7 @@ DEMO = Path(etplus.fixtures.__file__).parent / "demo"
 
 @dataclass
 class Measured:
-    """All calls of one operator with one set of input shapes; times in µs."""
+    """All calls of one operator with the same input shapes. Times are in µs."""
 
     cpu: list[float] = field(default_factory=list)
     gpu: float = 0.0

@@ -34,7 +34,7 @@ def main(folder: str = "traces") -> None:
                 loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
             optimizer.step()
             recording.step()
-            if recording.finished:  # leave this out to continue training; from here on, recording costs nothing
+            if recording.finished:  # remove this check to continue training; after this point, recording has no cost
                 break
 
     assert recording.result is not None

@@ -19,7 +19,7 @@ BUDGETS = {
     "cli": 4_056,  # plan: 3,600
     "analysis": 13_597,  # plan: 14,000
     "report": 2_771,  # plan: 2,000
-    "planning": 15_082,  # plan: 14,500
+    "planning": 15_080,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60

@@ -1,4 +1,4 @@
-"""An exporter: one line per kernel."""
+"""An exporter that writes one CSV line per kernel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

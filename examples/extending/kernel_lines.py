@@ -1,4 +1,4 @@
-"""A reader: below a line `# kernels`, each line has the name of a kernel, its start in ns and its duration in ns."""
+"""A reader. After the line `# kernels`, each line has the name of a kernel, its start in ns and its duration in ns."""
 
 from etplus import Trace
 from etplus.converters import Opened

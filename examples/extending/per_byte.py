@@ -1,4 +1,4 @@
-"""A cost model: time in proportion to the bytes moved, fitted on measured times."""
+"""A cost model that predicts times in proportion to the bytes moved. It is fitted on measured times."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""A finding: many kernels that are shorter than their launch."""
+"""A finding that reports many kernels that take less time than their launch."""
 
 from collections.abc import Iterator
 

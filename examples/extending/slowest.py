@@ -1,4 +1,4 @@
-"""A command: `etplus slowest TRACE` prints the kernels that take longest."""
+"""A command. `etplus slowest TRACE` prints the kernels that take the longest."""
 
 from argparse import ArgumentParser, Namespace
 
@@ -6,7 +6,7 @@ import etplus
 
 
 class Slowest:
-    """print the kernels that take longest"""
+    """print the kernels that take the longest"""
 
     def prepare_parser(self, parser: ArgumentParser) -> None:
         parser.add_argument("trace", metavar="TRACE")

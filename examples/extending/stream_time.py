@@ -1,4 +1,4 @@
-"""An analysis table: kernel time per stream. Text, JSON, CSV, page and data frames show it."""
+"""An analysis table that shows the kernel time per stream. Text, JSON, CSV, page and data frames show it."""
 
 from etplus.analysis import Analysis, Row, Table, column
 

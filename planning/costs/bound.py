@@ -33,7 +33,7 @@ def device_of(task: Task, devices: Mapping[str, Device]) -> Device | None:
 
 
 def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
-    """Return the minimum time of a GPU event. Return None if its device is unknown, or its FLOPs and bytes both are.
+    """Return the minimum time of a GPU event, or None if its device is unknown or neither FLOPs nor bytes are known.
 
     Data that fits in the last-level cache may be read at the cache's bandwidth. An operator's FLOPs and bytes are
     attributed to its main kernel, so its other kernels have no bound.
@@ -48,7 +48,7 @@ def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
     if device is None or not task.main:
         return None
     compute, memory = times_at_peak(task, device)
-    if device.peak_flops(task.dtype) is None:  # any peak of the device may apply; only the highest gives a lower bound
+    if device.peak_flops(task.dtype) is None:  # the highest peak of the device gives a safe lower bound
         compute = (task.flops or 0) / max(device.tflops.values(), default=float("inf")) / 1e3
     if task.bytes:
         memory = device.least_ns(task.bytes)

@@ -1,4 +1,4 @@
-"""Durations of replay-graph edges, estimated from the same position in other iterations or traces."""
+"""Estimate the durations of replay-graph edges from edges at the same position in other iterations or traces."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _HASH_BYTES = 8
 
 
 class EdgeLatencies(msgspec.Struct, frozen=True):  # all durations are in ns
-    # Maps each place to its median duration. A place is a hash of the names and shapes on the call stack, the device,
-    # and the number of earlier repetitions in the iteration.
+    # Maps each place in an iteration to its median duration.
+    # A place is a hash of the names and shapes on the call stack, the device, and the number of earlier repetitions.
     places: dict[str, int]
     # Maps each `transfer_key` (kind, size and group size) to the minimum duration without waiting.
     transfers: dict[str, int] = {}
     # Each ratio is the time of an iteration divided by the sum of the median durations of its edges.
-    # It exceeds 1 if times are skewed or rounded to µs: a sum of medians is then less than the median of the sums.
+    # A ratio exceeds 1 if times are skewed or rounded to µs: the sum of medians is then less than the median of sums.
     host_ratio: float = 1.0
     device_ratio: float = 1.0
     collectives: dict[str, int] = {}  # median duration of CPU collectives, including waiting
@@ -59,7 +59,7 @@ class EdgeLags:
     place: list[str]  # for each edge, its key in `EdgeLatencies.places`; interned to save memory
     lag: IntColumn
     iteration: IntColumn
-    host: npt.NDArray[np.bool_]  # True if the edges are operator self times
+    host: npt.NDArray[np.bool_]  # for each edge, True if it is an operator self time
     on_device: bool  # True if the trace has GPU events
     transfers: list[tuple[str, int, bool]]  # for each collective: key, duration in ns, and True if it ran on the CPU
 
@@ -186,7 +186,7 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
 
 
 def _ratio(parts: Sequence[EdgeLags], middle: dict[str, int], *, on_host: bool) -> float:
-    """Return iteration time / sum of median durations, over operators if `on_host`, otherwise over GPU events."""
+    """Return the iteration time / the sum of median durations of operators (if `on_host`) or of GPU events."""
 
     def lags() -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
         for part in parts:

@@ -76,15 +76,15 @@ class Prediction:
     changed: bool = False  # True if the shapes or the device differ from the recording
     notes: tuple[str, ...] = field(default=())
     shapes: tuple[Reshaped, ...] = ()  # for each rank, the shapes derived for the new sizes
-    # Predicted and measured ns if collectives take their minimum times in the fitted traces and so wait for no rank.
+    # Predicted and measured ns without waits: each collective takes its minimum time in the fitted traces.
     # None if the trace has no collectives, if several ranks are predicted, or if `changed` is True.
     without_waiting: tuple[int, int] | None = None
     set_apart: tuple[Outlier, ...] = ()  # outlier iterations that the prediction leaves out
     # maps each source to its share of the time: measured on this machine, fitted from traces, modeled, or recorded
     sources: Mapping[str, float] = field(default_factory=dict)
     kernels: tuple[PricedKernel, ...] = ()  # one row per distinct GPU event, longest predicted time first
-    low_ns: int = 0  # low_ns, high_ns: ends of the 80% interval
-    high_ns: int = 0
+    low_ns: int = 0  # lower end of the 80% interval
+    high_ns: int = 0  # upper end of the 80% interval
     steps: StepTimes | None = None  # predicted and measured time per iteration, and its variation in the fitted traces
     weakest_link: str | None = None  # largest source of uncertainty, if the prediction is not `reliable`
     untraced: UntracedAnswer | None = None  # step time when the profiler is off, for traces from `etplus record`

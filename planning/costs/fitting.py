@@ -136,7 +136,7 @@ def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntC
 
 
 def measured_ns(trace: Trace, chosen: Chosen) -> int:
-    """Return the total time of the chosen iterations in ns. A whole trace extends from its first start to last end."""
+    """Return the total time of the chosen iterations in ns, or the first start to the last end of a whole trace."""
     if chosen.split is not None:
         return int(chosen.split.times(trace.nodes.ts, trace.nodes.end)[chosen.index].sum())
     rows = np.flatnonzero(trace.nodes.timed & (chosen.of_row >= 0) & np.isin(trace.nodes.kind, (CPU, GPU)))

@@ -85,7 +85,7 @@ def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
 def _intervals(
     held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
 ) -> PredictionIntervals:
-    """Return each model's intervals. Events that match a measured event use held-out traces, others held-out jobs."""
+    """Return the intervals, fitted on held-out jobs, or on held-out traces for events that match a measured event."""
     if equal is held:
         return fit_intervals(*_log_ratios(held, order, None, jobs))
     by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
@@ -183,7 +183,7 @@ def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
 def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[tuple[float, float], ...]]]:
     """Return the order of cost models with the smallest held-out errors, and the errors of every candidate order.
 
-    The sum of log errors (typical and total) decides. Another order must beat the built-in order by at least 10%.
+    The sum of log errors (typical and total) decides. Another order must be at least 10% better than the built-in one.
     """
     errors = {
         order: tuple(errors_of(part, order) for part in held)

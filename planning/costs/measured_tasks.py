@@ -33,8 +33,8 @@ class MeasuredTask(msgspec.Struct, frozen=True):
     task: Task
     ns: float  # median time of `count` identical events
     count: int
-    low_ns: float = 0.0  # low_ns, high_ns: 10th and 90th percentiles of the times
-    high_ns: float = 0.0
+    low_ns: float = 0.0  # 10th percentile of the times
+    high_ns: float = 0.0  # 90th percentile of the times
     times: tuple[float, ...] = ()  # all times of a collective on this rank, in trace order; () for other tasks
 
     __repr__ = brief

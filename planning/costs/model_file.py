@@ -20,7 +20,7 @@ from .registry import Costs
 
 VERSION = 2
 _LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # matches integers that may exceed MAX_NS
-# The interval of a trace with unknown share u uses the held-out traces with an unknown share up to max(2u, 10%).
+# For a trace with unknown share u, use held-out traces with an unknown share of at most max(2u, 10%).
 _LITTLE, _MUCH = 0.1, 2.0
 
 _FARTHEST = 30.0  # In a valid file, |log ratio| is less than this: e³⁰ turns 30 ms into 10,000 years.
@@ -50,8 +50,8 @@ class FittedModel(msgspec.Struct, frozen=True):
     makespans_ns: tuple[int, ...]  # for each fitted trace, its time or the time of its chosen iterations
     iterations: int  # total number of iterations in all traces
     lags: EdgeLatencies  # durations of replay-graph edges
-    gpu: tuple[MeasuredTask, ...]  # distinct GPU tasks, and below, distinct CPU tasks, each with its median time
-    cpu: tuple[MeasuredTask, ...]
+    gpu: tuple[MeasuredTask, ...]  # distinct GPU tasks, each with its median time
+    cpu: tuple[MeasuredTask, ...]  # distinct CPU tasks, each with its median time
     devices: tuple[Device, ...] = ()  # device records that the user provided
     calibration: float = 1.0  # measured / predicted time of the fitted traces that have no GPU events
     # for each trace, the outlier iterations that the fit leaves out

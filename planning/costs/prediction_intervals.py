@@ -50,7 +50,7 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
     __repr__ = brief
 
     def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
-        """Return the spread of the narrowest enclosing group that has one.
+        """Return the spread of the narrowest enclosing group that has a spread.
 
         `group` lists names from broadest to narrowest, such as ("utilization", "new", "work", "Elementwise"). If the
         group of the first name has no spread, return `usual`, or if that is None, the spread over all events.

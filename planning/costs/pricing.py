@@ -33,8 +33,8 @@ _NOTHING = Estimate(0.0, UNKNOWN)
 
 class Price(NamedTuple):  # predicted time of a GPU event, in ns
     ns: float
-    low: float  # low, high: ends of the 80% interval
-    high: float
+    low: float  # lower end of the 80% interval
+    high: float  # upper end of the 80% interval
     bound: float | None  # lower bound; None if neither FLOPs nor bytes are known
     how: str  # the model that predicted the time
     level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
@@ -130,7 +130,7 @@ class Pricing:
 class OpRow:
     op: str
     count: int  # number of GPU events, or of calls if the trace has no GPU events
-    # predicted_ns, measured_ns: total GPU time, or total CPU self time if the trace has no GPU events
+    # Predicted and measured total GPU time, or total CPU self time if the trace has no GPU events.
     predicted_ns: int
     measured_ns: int
     how: tuple[str, ...]  # names of the models that predicted the times, most frequent first
@@ -193,8 +193,8 @@ _STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.44, 1.415, 1.397, 1.383, 1.372,
 _NORMAL = 1.282
 # An end-to-end interval has at least this half width in log time, because no replay reproduces its recording exactly.
 _LEAST_HALF = 0.01
-# Half width in log time if no trace was held out, and prior standard deviation with the weight of one held-out trace.
-# The prior was measured on CPU jobs, each predicted from nine other jobs.
+# `_USUAL` is the half width in log time if no trace was held out. `_BEFORE` is the prior standard deviation.
+# The prior has the weight of one held-out trace. It was measured on CPU jobs, each predicted from nine other jobs.
 _USUAL, _BEFORE = 0.3, 0.2
 
 

@@ -135,7 +135,7 @@ class RankJob:
         changed, speed = self._changed, self._speed_of_models
         at, collectives = places(graph, self.trace, of_row), {} if changed else host_collective_keys(graph.trace)
         found = dict[int, Estimate | None]()
-        parts = defaultdict[Row, list[int]](list)  # for each operator, its CPU edges at unfitted places
+        parts = defaultdict[Row, list[int]](list)  # for each operator, its CPU edges that no fitted place matches
         owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
         for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
             if kind == HOST and not self.by_model:
@@ -227,7 +227,7 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """GPU event times in ns at both ends of their joint interval. Collectives keep their times (see `waiting`)."""
+        """GPU event times in ns at both ends of their joint interval; for collectives, see `waiting`."""
         source = self.trace.gpu.source
         counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
         return drawn_in(self.pricing, np.flatnonzero(counted).tolist())
@@ -293,7 +293,7 @@ class RankJob:
         return float(path.lag[edge][predicted].sum() / whole) if whole else 0.0
 
     def kernel_times(self) -> tuple[float, float, float, float]:
-        """Return the total time of the GPU events in the iterations, in ns: measured, predicted, low, high."""
+        """Return the measured, predicted, lowest and highest total time of the GPU events in the iterations, in ns."""
         source = self.trace.gpu.source
         counted = np.flatnonzero((source >= 0) & (self.of_row[source] >= 0))
         each = self.gpu_ns, self.pricing.times, *drawn_in(self.pricing, counted.tolist())
@@ -322,7 +322,7 @@ class RankJob:
 
     def kernels(self) -> tuple[PricedKernel, ...]:
         trace = with_unattached(self.trace) if self.split is None else self.trace
-        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # every event has a row
+        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # unattached events now have rows
         return kernel_rows(pricing, trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:
@@ -341,7 +341,7 @@ class RankJob:
 
 
 _SAME_PLACE, _EQUAL = "same place", "measured"
-_LEAST_ALIKE = 8  # The speed of two hosts is compared only on at least this many identical operators.
+_LEAST_ALIKE = 8  # The speeds of two hosts are compared only if they have at least this number of identical operators.
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     op: str  # name of the operator, "" if unknown
     kernel: str = ""  # name of the kernel, memcpy or memset; "" for a CPU operator
     category: str = "kernel"  # "kernel", "gpu_memcpy", "gpu_memset", or "cpu_op"
-    inputs: tuple[Tensor, ...] = ()  # inputs, outputs: the operator's tensors
-    outputs: tuple[Tensor, ...] = ()
-    # flops, bytes: work of the whole operator or, for a memcpy or collective, of the event. None if unknown.
+    inputs: tuple[Tensor, ...] = ()  # the operator's input tensors
+    outputs: tuple[Tensor, ...] = ()  # the operator's output tensors
+    # FLOPs and bytes of the whole operator, or of the event if it is a memcpy or collective. None if unknown.
     flops: int | None = None
     bytes: int | None = None
     dtype: str = "float32"  # dtype that determines the peak rate
@@ -34,8 +34,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     collective: str = ""  # kind of collective; "" for other work
     group_size: int | None = None  # number of ranks in the collective's group
     device: str = ""  # name of the device record; if there is none, name of the device or identifier of the CPU
-    blocks: int = 0  # blocks, block_threads: blocks per grid and threads per block; 0 if not recorded
-    block_threads: int = 0
+    blocks: int = 0  # blocks per grid; 0 if not recorded
+    block_threads: int = 0  # threads per block; 0 if not recorded
     byte_factor: float = 1.0  # midpoint of possible bytes / `bytes`; exceeds 1 if `bytes` is a lower bound (experts)
 
     __repr__ = brief

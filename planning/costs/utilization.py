@@ -11,8 +11,8 @@ achieved share of the peak rate rises from 0 to the efficiency. This combines Ne
     time = start + N e^w,
 
 where N is the time that the launched threads need to move 16 bytes each at full bandwidth. If the grid is unknown, the
-time is just the start, learned from the kernel's name and family. The result of all three laws is multiplied by mean /
-median time. If only bounds on the bytes are known (experts), M uses their midpoint, and the time's bound their minimum.
+time is just the start, learned from the kernel's name and family. The results of all three laws are multiplied by mean
+time / median time. If only byte bounds are known (experts), M uses their midpoint, and the lower bound the lower one.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
 class Score:
     count: int  # number of predictions
     served: float  # share of tasks that have a prediction
-    geomean: float  # geomean, median, mape: averages of |predicted/measured − 1|; in `geomean`, each is at least 0.1%
-    median: float
-    mape: float
+    geomean: float  # geometric mean of |predicted/measured − 1|, after raising each error to at least 0.1%
+    median: float  # median of |predicted/measured − 1|
+    mape: float  # mean of |predicted/measured − 1|
     factor: float  # exp(mean |log(predicted/measured)|) − 1: typical error, whether too high or too low
     bias: float  # relative error of the weighted sum of predictions
 
@@ -89,9 +89,8 @@ class Quality:
     errors: Score
     tau: float  # Kendall's τ-b over all graphs
     pairs: float  # share of graph pairs that are predicted in the right order
-    # top1, top5: (best measured time of the K variants predicted fastest) / (best measured time) − 1, mean over models
-    top1: float
-    top5: float
+    top1: float  # (measured time of the variant predicted fastest) / (best measured time) − 1, mean over models
+    top5: float  # like `top1`, but with the best measured time of the 5 variants predicted fastest
 
 
 def quality(predicted: Floats, measured: Floats, model: Sequence[str]) -> Quality:
@@ -125,7 +124,7 @@ def ordered_pairs(predicted: Floats, measured: Floats) -> float:
 
 
 def top_slowdown(predicted: Floats, measured: Floats, model: Sequence[str], k: int) -> float:
-    """Average over models: best measured time among the k variants that are predicted fastest / best time, minus 1."""
+    """Return the mean slowdown − 1 of the best of the k variants predicted fastest, relative to the best variant."""
     names = np.array(model)
     lost = []
     for name in dict.fromkeys(model):

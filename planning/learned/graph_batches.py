@@ -1,4 +1,4 @@
-"""Runs of graphs as tensors, joined into batches.
+"""Convert runs of graphs to tensors and join them into batches.
 
 Nodes that a network cannot distinguish share a row. For example, two `aten::relu` nodes with equal features and equal
 neighbors share a row of `feat`. They still share a row after a layer over the edges, and `row` maps both nodes to this
@@ -145,7 +145,7 @@ def _distinct(rows: npt.NDArray[np.float32] | npt.NDArray[np.uint64]) -> tuple[I
 
 
 def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
-    """Return the layer for `edges` of shape (m, 2), [consumer, producer], and the row of each node after the layer.
+    """Return the layer built from `edges`, an (m, 2) array of [consumer, producer], and every node's row after it.
 
     The method is color refinement (Weisfeiler and Leman, 1968): nodes of a class stay together only if the multisets of
     their neighbors' classes are equal. The multisets are compared by sums of 64-bit hashes.

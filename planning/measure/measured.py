@@ -34,10 +34,10 @@ class Conditions(msgspec.Struct, frozen=True):
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str  # hash of operator, shapes, strides, dtypes and numeric arguments (`RecordedCall.key`)
     op: str  # qualified name of the operator
-    shapes: str  # shapes, dtypes: shapes and dtypes of the tensors, such as "4x8 8x2" and "float32"
-    dtypes: str
-    ns: float  # ns, iqr_ns: median and interquartile range over `runs` calls, including callees
-    iqr_ns: float
+    shapes: str  # shapes of the tensors, such as "4x8 8x2"
+    dtypes: str  # dtypes of the tensors, such as "float32"
+    ns: float  # median time over `runs` calls, including callees
+    iqr_ns: float  # interquartile range over `runs` calls
     runs: int
     # Self time in ns. None if a callee was not executed, or if the operator calls other operators on this machine.
     own_ns: float | None = None
@@ -46,9 +46,8 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     # None if the shapes were not recorded, or if the recording used a GPU and the measurement did not (or vice versa).
     recorded_ns: float | None = None
     recorded_own_ns: float | None = None
-    # Number of direct callees in the recording, and below, number of the call's own input and output tensors.
-    callees: int = 0
-    own_tensors: int = 0
+    callees: int = 0  # number of direct callees in the recording
+    own_tensors: int = 0  # number of the call's input and output tensors
 
     __repr__ = brief
 
@@ -65,7 +64,7 @@ class NotExecuted(msgspec.Struct, frozen=True):
 
 
 class Recorder(NamedTuple):
-    """Fitted relation of recorded to executed self times: a slowdown, and overhead in ns per call, callee and tensor.
+    """Models recorded self times: executed self time × slowdown, plus overhead in ns per call, callee and tensor.
 
     Operators are slower in a program, because their data are not in the caches, and because machines differ.
     """
@@ -119,7 +118,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     conditions: Conditions
     timings: tuple[Timing, ...]  # executed calls, sorted by total time in the traces, longest first
     not_executed: tuple[NotExecuted, ...]  # the other calls, grouped by operator and reason, largest share first
-    executed: float  # share of the operator self time that executed calls and their callees cover
+    executed: float  # share of the total operator self time that is covered by executed calls and their callees
     outside: float  # share of the total self time that the autograd engine, Python and annotations take
 
     __repr__ = brief

@@ -23,7 +23,7 @@ from ...trace.errors import EtplusError, UsageError
 MAX_BYTES = 4 << 30
 _WORKER = f"{__package__}.worker"
 _PACKAGE = __name__.partition(".")[0]
-# The worker loads this package from the same folder as this process, because the folder may not be importable.
+# The worker loads this package from the same folder as this process: its own import path may not contain the folder.
 _START_CODE = f"""
 import importlib.util, json, sys
 sys.path[:], file, folders = json.loads(sys.argv[1])
@@ -136,7 +136,7 @@ class WorkerProcess:
 
 
 def _command() -> list[str]:
-    """Return the worker's command line. The worker ignores PYTHON… variables, user site-packages and this folder."""
+    """Return the worker's command. Its Python ignores PYTHON… variables, user site-packages and the current folder."""
     package = sys.modules[_PACKAGE]
     flags = ["-I", *["-B"] * sys.dont_write_bytecode]
     here = os.path.realpath(os.curdir)

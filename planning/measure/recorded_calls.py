@@ -20,11 +20,11 @@ from .schema import OpSchema
 
 class TensorArg(NamedTuple):
     shape: tuple[int, ...]
-    strides: tuple[int, ...]  # strides, offset: in elements
+    strides: tuple[int, ...]  # in elements
     dtype: str  # name of the dtype in torch
-    id: int  # id, storage: IDs of the tensor object and of its storage
-    storage: int
-    offset: int
+    id: int  # ID of the tensor object
+    storage: int  # ID of the storage
+    offset: int  # in elements
     device: str  # "cpu", or "device" for the device that the measurement runs on
 
     def __repr__(self) -> str:

@@ -62,7 +62,7 @@ def _prepare(start: dict[str, Any]) -> dict[str, Any]:
     from .standalone import empty_call_ns
 
     torch.manual_seed(0)
-    torch.set_flush_denormal(True)  # repeated in-place operators produce denormal numbers, and these are slow
+    torch.set_flush_denormal(True)  # repeated in-place operators produce denormals, and arithmetic on them is slow
     if start["threads"]:
         torch.set_num_threads(start["threads"])
     device, name = start["device"], "CPU"

@@ -123,7 +123,7 @@ _GATHERS = ("aten::cat", "aten::concat", "aten::stack")
 
 
 def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float64]:
-    """For each call, return the number of new calls / recorded calls.
+    """For each recorded call, return the number of new calls.
 
     A data loader calls operators once per sample, except for operators that join samples.
     """

@@ -30,16 +30,16 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# Number of most frequent distances to try as periods. Every parameter of a block has the right distance.
+# Number of most frequent distances to try as periods. Every parameter of a block repeats at the right distance.
 _PERIODS = 64
 _COMPARED = 8  # measure the distances to this many earlier equal tokens; longer distances span several blocks
 _LEAST_SHARE = 0.25  # further blocks have at least this share of the first block's size; smaller ones are layer pairs
-_LEAST_PERIOD = 3  # further blocks have at least this many calls, for the same reason
+_LEAST_PERIOD = 3  # further blocks have at least this number of calls; shorter ones are layer pairs
 
 _LEAST_FURTHER = 4  # if only sizes match, a block needs this many parameters; a weight and a bias are too common
 _EMBEDDING = "aten::embedding"
 # `_parts_of` returns such a string for a single module, such as a decoder layer or a layer with or without attention.
-# Other results, such as "mm" for alternating MLPs of two classes, may be several FSDP units; the trace does not tell.
+# Other results, such as "mm" for alternating MLPs of two classes, may be several FSDP units, but this is unknown.
 _USUAL_PARTS = frozenset(("", "m", "a", "am", "aam"))
 
 _Integers = npt.NDArray[np.int64]
@@ -155,8 +155,8 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
 
     Args:
         least: minimum number of elements per block; 0 for the first search.
-        strict: reject repetitions with more live activations between blocks than within the first block. If False,
-        this is allowed for three or more multi-layer blocks, because exits and skip connections cause it.
+        strict: reject repetitions with more live activations between blocks than before the first block. If False,
+        accept them for three or more multi-layer blocks, because exits and skip connections keep activations live.
     """
     best: tuple[tuple[int, int], _Repetition] | None = None
     for period in _periods(tokens):

@@ -1,4 +1,4 @@
-"""Find the buffers of a model, which DistributedDataParallel (DDP) broadcasts before the forward pass.
+"""Find the buffers of a model. DistributedDataParallel (DDP) broadcasts them before the forward pass.
 
 A recording with DDP shows the buffers, because DDP flattens, broadcasts and copies them back (`recorded_buffers`). For
 other recordings, `find_buffers` infers the buffers from external tensors that are neither parameters nor samples:
@@ -53,7 +53,7 @@ def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
 
 
 def without_buffers(forward: Sequence[Call]) -> list[Call]:
-    """Remove the calls with which DDP flattens, broadcasts and copies back buffers."""
+    """Remove the calls that DDP makes to flatten, broadcast and copy back buffers."""
     found: list[Call] = []
     copied = False
     for call in forward:
@@ -120,7 +120,7 @@ def find_buffers(
 
 
 def _counters(forward: Sequence[Call]) -> list[Buffer]:
-    """Infer `num_batches_tracked` of batch norms in evaluation mode, which do not count batches."""
+    """Infer the `num_batches_tracked` buffers of batch norms in evaluation mode. These norms do not update them."""
     norms = [call.record.get("inputs", {}).get("values", []) for call in walked(forward) if call.name == _BATCH_NORM]
     evaluated = {tensor[1] for values in norms if values[5:6] == [False] for tensor in tensor_values(values[3:4])}
     return [Buffer((), "int64", 8, written=True)] * len(evaluated)

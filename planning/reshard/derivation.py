@@ -103,7 +103,7 @@ class Derivation:
         return Shard(self.layout.dp, place.dp, flat=self.layout.zero < 3)
 
     def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
-        """Return a stage's gradient buckets in reduction order; with `index`, the expert buckets of that rank."""
+        """Return a stage's gradient buckets in reduction order. If `index` is given, return that rank's expert ones."""
         ready = in_order_of_gradients(self.units(stage))
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
@@ -244,7 +244,7 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
 
 
 def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, int]) -> set[int]:
-    """Return unrelated classes (such as in a mask) that have the same value as unchanged, and no changed, classes."""
+    """Return unrelated classes (such as in a mask) with a value that some unchanged class has, but no changed class."""
     value = model.extents.value
     sizes = {value[root] for root, new in known.items() if new == value[root]}
     sizes -= {value[root] for root, new in known.items() if new != value[root]}
@@ -280,7 +280,7 @@ def reduced_results(model: Model, plan: Plan, layout: Layout, partial: Sequence[
 
 
 def _of_other_input(model: Model, plan: Plan, result: Partial, following: Partial) -> bool:
-    """Return whether two partial gradients belong to different inputs: a row layer's backward runs between them."""
+    """Return whether a row layer's backward runs between two partial gradients, so they belong to different inputs."""
     if (result.number, result.unit) != (following.number, following.unit):
         return True
     leaves, divided, one = model.leaves, plan.divided, model.passes[result.number]

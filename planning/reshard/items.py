@@ -14,7 +14,7 @@ CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", 
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of a parameter that a rank's optimizer updates. If `flat`, it is a range of elements, else a chunk."""
+    """The part of a parameter that a rank's optimizer updates: a range of elements if `flat`, else a `torch.chunk`."""
 
     count: int
     index: int
@@ -31,7 +31,7 @@ class Shard:
         return [max(0, min(part, sizes[0] - self.index * part)), *sizes[1:]]
 
     def padded(self, sizes: Sequence[int]) -> int:
-        """Return the number of elements in the largest part, to which all ranks pad."""
+        """Return the number of elements in the largest part. All ranks pad their parts to this size."""
         if self.flat or not sizes:
             return -(-prod(sizes) // self.count)
         return -(-sizes[0] // self.count) * prod(sizes[1:])
@@ -68,7 +68,7 @@ class RecordedOp:
     call: Call
     changed: Mapping[int, int]  # new values of extent classes
     microbatch: int = 0  # index of the microbatch; it makes tensor numbers unique
-    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # maps a callee's row to the items after it
+    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # communication after a callee, by row
     shard: Shard | None = None  # this rank's part of the parameters, gradients and optimizer state
     divided: Set[int] | None = None  # storages that `shard` applies to; None for all storages
 

@@ -33,9 +33,9 @@ class Layout:
     Tensor parallelism is innermost in rank numbers, pipeline parallelism outermost: rank = (pp · DP + dp) · TP + tp.
     """
 
-    tp: int = 1  # tp, dp, pp: number of tensor-parallel, data-parallel and pipeline-parallel ranks
-    dp: int = 1
-    pp: int = 1
+    tp: int = 1  # number of tensor-parallel ranks
+    dp: int = 1  # number of data-parallel ranks
+    pp: int = 1  # number of pipeline stages
     zero: int = 0  # ZeRO stage: 0 is DDP, 1 shards optimizer state over dp, 2 also gradients, 3 also parameters (FSDP)
     batch: int | None = None  # global batch size; None keeps each data-parallel rank's batch (weak scaling)
     # microbatches per step; None uses the recorded number, but at least max(4, pp) if pp > 1
@@ -112,8 +112,8 @@ class Layout:
     def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
         """Return the ranks that differ from a rank only along one dimension ("tp", "dp", "pp").
 
-        Two more dimensions divide a data-parallel group. An "ep" group has `ep` consecutive ranks, and each of them has
-        other experts. An "edp" group consists of every `ep`-th rank; these ranks have the same experts.
+        Two more dimensions divide a data-parallel group. An "ep" group consists of `ep` consecutive ranks that have
+        different experts. An "edp" group consists of every `ep`-th rank; these ranks have the same experts.
         """
         if dimension == "ep":
             return tuple(self.rank(at.tp, at.dp - at.dp % self.ep + index, at.pp) for index in range(self.ep))

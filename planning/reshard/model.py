@@ -220,7 +220,7 @@ class Model:
     blocks: list[Wrap] = field(default_factory=list)  # FSDP units inferred from repeated calls
     # buffers that had to be inferred because no broadcast was recorded
     inferred: list[Buffer] = field(default_factory=list)
-    sink: Shape | None = None  # extents of the model's output; DDP copies the output if `find_unused_parameters`
+    sink: Shape | None = None  # extents of the model output; if `find_unused_parameters` is set, DDP copies the output
     finds_unused: bool = False
     loose_blocks: bool = False  # True if a different division into `blocks` is equally likely
     own_buffers: bool = False  # True if DDP's broadcast of `buffers` was recorded

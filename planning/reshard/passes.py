@@ -70,7 +70,7 @@ def last_step(top: Sequence[Call]) -> Sequence[Call]:
 
 
 def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:
-    """Return one set per call: if a run of backward calls starts there, the run's sequence numbers, otherwise empty."""
+    """For each call, return the sequence numbers of the run of backward calls that starts there; empty if none does."""
     found: list[frozenset[int]] = [frozenset()] * (len(top) + 1)
     run = set[int]()
     for at in range(len(top) - 1, -1, -1):

@@ -34,7 +34,7 @@ class Division:
 
 @dataclass(frozen=True)
 class Plan:
-    """How tensor and pipeline parallelism divide a model."""
+    """A plan that divides a model for tensor and pipeline parallelism."""
 
     divisions: tuple[Division, ...]
     layers: tuple[int, ...]  # if `stages` is None, these units are distributed evenly over the pipeline

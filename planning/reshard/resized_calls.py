@@ -27,7 +27,7 @@ _MOST = 1 << 15  # at most this many calls are cached (about 1 kB per call)
 class ResizedCalls:
     def __init__(self, derivation: Derivation) -> None:
         self._model = derivation.model
-        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # maps id(changed) to sizes by extent
+        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # maps id(changed) to its extents' sizes
         self._tensors: dict[tuple[Call, int, int], NodeTensors] = {}
         self._factors: dict[tuple[Call, int], float] = {}
 
@@ -45,7 +45,7 @@ class ResizedCalls:
         return found
 
     def tensors(self, item: RecordedOp, call: Call) -> NodeTensors:
-        """Return a call's inputs and outputs, JSON-ready. If sizes are unknown, strides and numbers do not change."""
+        """Return a call's JSON-ready inputs and outputs. If sizes are unknown, strides and numbers do not change."""
         key = call, id(item.changed), item.microbatch
         known = self._tensors.get(key) if item.shard is None else None
         if known is None:

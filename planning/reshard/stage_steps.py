@@ -45,7 +45,7 @@ class StageStep:
     after: list[Call] = field(default_factory=list)  # calls after the last pass
     steps: list[Call] = field(default_factory=list)  # optimizer steps
     same: dict[int, int] = field(default_factory=dict)  # maps tensor and storage numbers to their replacements
-    # sent, received: for each microbatch, the activations (True) and the gradients (False)
+    # Both contain activations under True and gradients under False, in one list per microbatch.
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)  # rows of calls that belong to the pipeline schedule
@@ -94,7 +94,7 @@ def read_stage(
 
 
 def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
-    """Return how many times messages are sent. Messages that have no call between them are one time."""
+    """Return how many separate times messages are sent. Messages that have no call between them belong together."""
     starts = np.array([call.ts for call in calls], np.int64)
     return len(distinct(np.searchsorted(starts, [message.ts for message in messages])))
 
@@ -141,7 +141,7 @@ def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: co
 
 
 class _Naming:
-    """Assigns unique numbers to tensors and storages, because recorded numbers are addresses, which are reused.
+    """Assigns unique numbers to tensors and storages, because recorded numbers are addresses and may be reused.
 
     If a call returns a number that was not among its inputs, the number refers to a new tensor. If the call is not a
     view, its storage number also refers to a new storage.
@@ -204,7 +204,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
             continue
         k = place.get(call.row, current if behind else min(ahead, parts - 1))
         of = {made_in[number] for number in call.tensor_ids("inputs") if number in made_in}
-        k = max(of) if of and k not in of else k  # the initial gradient of a loss, for example
+        k = max(of) if of and k not in of else k  # such as the initial gradient of a loss
         if found.backward[k]:
             found.backward[k].append(call)
             continue

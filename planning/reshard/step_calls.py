@@ -70,8 +70,8 @@ class Call:
     index: CallIndex  # position in `Trace.calls`
     name: str
     operator: bool  # False for an annotation
-    ts: int  # ts, end: recorded times in ns
-    end: int
+    ts: int  # recorded start time in ns
+    end: int  # recorded end time in ns
     sequence: int  # PyTorch's sequence number; it links a backward call to its forward call; −1 if there is none
     inputs: _Tensors  # extents of the tensors in each argument
     results: _Tensors

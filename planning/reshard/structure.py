@@ -211,7 +211,7 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
     """Return the likely batch dimension of each pass: the most frequent first extent in the data of layers.
 
     Extents along which operators mix elements are chosen only if there is no other candidate, because the sequence may
-    be the first dimension. If most data has only one sample, return −1: other extents are not batch dimensions then.
+    be the first dimension. If most data has only one sample, return −1, because the next extent is then a sequence.
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves

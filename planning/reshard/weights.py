@@ -12,7 +12,7 @@ Example: forward calls `aten::linear([7, 100, 0, 32, …], [8, 200, 0, 16, …])
    shards shortly before. The calls of the all-gather locate each shard (`_of_shards`).
 2. Parameters are found by memory, as in the example (`_by_memory`).
 3. If the optimizer changes other memory, as with distributed tensors, weights of layers are matched with the shapes
-   that the optimizer changes. Without a recorded optimizer, all weights of layers are parameters (`_by_shapes`).
+   that the optimizer changes. If no optimizer was recorded, all weights of layers are parameters (`_by_shapes`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _set_optimizer(weights: Weights, steps: Sequence[Call], owner_of: OwnerOf) -
 def _of_shards(
     steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call], gathered: Sequence[RecordedWrap], part: Shard | None
 ) -> Weights:
-    """Find the parameters of an FSDP2 job. Tensor numbers identify them (`by_number`): gathered memory is reused."""
+    """Find the parameters of an FSDP2 job. Tensor numbers identify them (`by_number`), because memory is reused."""
     used = _gathered_reads(forward, gathered)
     order = [given.storage for given in _changed(child for step in steps for child in step.children)]
     order += [shard for unit in gathered for shard in unit.shards]
@@ -228,7 +228,7 @@ def _changed(children: Iterable[Call]) -> Iterator[GivenTensor]:
 
 
 def _owners(step: Call, owner_of: OwnerOf) -> Iterator[tuple[Call, Parameter | None]]:
-    """Assign each call to the parameter that is changed next; list calls belong to all parameters (None)."""
+    """Assign each call to the parameter that is changed next; calls on lists belong to all parameters (None)."""
     waiting: list[Call] = []
     for child in step.children:
         waiting.append(child)
@@ -322,7 +322,7 @@ def weights_of_layers(calls: Iterable[Call]) -> set[int]:
 
 
 def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
-    """Map each tensor (storage, offset) that the optimizer uses with a parameter, such as a gradient, to it."""
+    """Map tensors (storage, offset), such as gradients, to the parameters that the optimizer uses them with."""
     found: dict[tuple[int, int], Parameter] = {}
     made = set[int]()  # the optimizer allocates these storages; earlier tensors may have had the same addresses
     for _, owned in weights.optimizer:

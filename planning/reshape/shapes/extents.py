@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-_ATTEMPTS = 9  # The solver runs at most this often; each run leaves out the contradictions that earlier runs found.
+_ATTEMPTS = 9  # Maximum number of solver runs. Each run leaves out the contradictory classes that earlier runs found.
 
 
 class Extents:
@@ -240,7 +240,7 @@ class _Solver:
         }
         for root, value in changed.items():
             self.known[root] = value
-            if root in self._products:  # which factors of the product change is unknown
+            if root in self._products:  # it is unknown which factors of the product change
                 self.dead.update(set(extents.leaves([root])) - changed.keys() - kept)
         for root in kept:
             if root in changed:
@@ -258,7 +258,7 @@ class _Solver:
         return self.known.get(root, self._value[root]) != self._value[root]
 
     def keep(self, extents: Iterable[int]) -> None:
-        """Let extents without a derived value keep their recorded value. For a product, keep the factors."""
+        """Keep the recorded values of extents that have no derived value. For a product, keep its factors' values."""
         for root in self._extents.leaves(extents):
             if root not in self.dead:
                 self.known.setdefault(root, self._value[root])

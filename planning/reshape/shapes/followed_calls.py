@@ -30,12 +30,12 @@ _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed
 # Collectives with these prefixes belong to data parallelism if they reduce gradients.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 _DIVIDES = "FSDP::"  # FSDP2 annotations start with this
-_TRANSPOSES = "transpose_"  # swaps extents in place; if they are equal, the recorded sizes do not show it
+_TRANSPOSES = "transpose_"  # swaps extents in place; the recorded sizes do not change if the extents are equal
 LOADER = "DataLoader"  # PyTorch annotates the loading of a batch with this name
 
 
 class _Tensor(NamedTuple):
-    """A tensor as recorded: IDs of the tensor object and its storage, which are reused after the memory is freed."""
+    """A recorded tensor. The IDs of the tensor object and its storage are reused after the memory is freed."""
 
     id: int
     storage: int
@@ -56,7 +56,7 @@ class Source(NamedTuple):
 @dataclass
 class Shapes:
     extents: Extents = field(default_factory=Extents)
-    # inputs, results: maps the row of a call to the tensors per argument; None represents an undefined tensor
+    # Both map a call's row to the tensors in each of its arguments or results. None represents an undefined tensor.
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)  # ordered by first use
@@ -131,7 +131,7 @@ class _Open:
     basis: Shape  # input extents of the innermost enclosing call that has inputs and is not in `FREE_SIZED`
     backward: bool
     gathers: bool  # True inside gradient accumulation
-    parameters: bool  # True if it uses only parameters, gradients and optimizer states
+    parameters: bool  # True if the call uses only parameters, gradients and optimizer states
     loads: bool  # True while a data loader loads a batch
     taken: frozenset[int]  # IDs of input tensors
     divides: bool = False  # True if FSDP gathers or reduces here: shard sizes are not layer sizes
@@ -139,7 +139,7 @@ class _Open:
 
 
 class _Walk:
-    """Follows tensors by tensor ID and storage. The storage is not sufficient, because memory is reused."""
+    """Follows tensors by tensor ID and storage. A storage is not enough to identify a tensor: memory is reused."""
 
     def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
         self.shapes = Shapes()
@@ -300,7 +300,7 @@ IN_OTHERS = frozenset(("select", "unbind", "sum", "mean", "amax", "max"))
 
 
 def roles(call: OpCall) -> Roles:
-    """Return the extents of a forward call that may be the batch size, and the extents along which it mixes elements.
+    """Return a forward call's extents that may be the batch size, and the extents along which the call mixes elements.
 
     Samples of a batch are not mixed before the loss. Sequence elements are mixed in attention, recurrent layers,
     selections, and means over some dimensions. Features are mixed in every layer.

@@ -76,7 +76,7 @@ def _gradient(shape: Shape, inputs: Shape | None, weight: Shape | None, extents:
 
 
 def _pool(call: OpCall, extents: Extents) -> None:
-    """Relate inputs and outputs of pooling and resampling, and of their backward: (batch, channels, *spatial)."""
+    """Relate the (batch, channels, *spatial) tensors of pooling, resampling and their backward."""
     spatial = 3 if "3d" in call.name else 1 if "1d" in call.name else 2
     data = [shape for shape in (*call.inputs, *call.results) if len(shape) >= spatial]
     for place, shape in enumerate(data):

@@ -12,8 +12,8 @@ _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
-FREE_SIZED = frozenset(_FREE_SIZED.split())  # the caller chooses the sizes of their results
-RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # these also create random data
+FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators with result sizes that the caller passes
+RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # these operators also create random data
 
 
 def _pointwise(call: OpCall, extents: Extents) -> None:
