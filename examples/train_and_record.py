@@ -1,9 +1,9 @@
-"""Record a training loop with `etplus.recording.record.record`; runs in seconds on a CPU.
+"""Record a training loop with `etplus.recording.record.record`. This takes seconds on a CPU.
 
     python examples/train_and_record.py [FOLDER]
 
-Writes the Execution Trace, the Kineto trace and the ET+ of three iterations to FOLDER (default: traces) and prints the
-link report. In your own script, you need only two of these lines: `with record(...)` and `recording.step()`.
+It writes the Execution Trace, the Kineto trace and the ET+ of three iterations to FOLDER (default: traces), and prints
+the link report. In your own script, you need only two of these lines: `with record(...)` and `recording.step()`.
 """
 
 from __future__ import annotations

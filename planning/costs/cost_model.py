@@ -1,4 +1,4 @@
-"""The interface of cost models, which are built in or come from other packages."""
+"""The interface of cost models. They are built in or come from other packages."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
 
 
 def _ratio(parts: Sequence[EdgeLags], middle: dict[str, int], *, on_host: bool) -> float:
-    """Return the iteration time / the sum of median durations of operators (if `on_host`) or of GPU events."""
+    """Return iteration time / sum of the median durations of operators (if `on_host`) or of GPU events."""
 
     def lags() -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
         for part in parts:

@@ -215,7 +215,7 @@ def predict(
         shape: new input sizes to predict for (`reshaped`).
         keep_outliers: also predict outlier iterations (`find_outliers`).
         force: predict even if the base error exceeds 5% (`BaseError`) or the interval is too wide.
-        measured: operator times from this machine; they override all other times. Defaults to those in the model file.
+        measured: operator times from this machine that replace other times; by default, the times in the model file.
         host: source of the CPU times: this trace or the fitted traces (`Host`).
 
     Raises:
@@ -369,7 +369,7 @@ def calibrated(
 def _errors(
     model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None, keep_outliers: bool
 ) -> EndToEndError | None:
-    """Return the error on each trace of a model fitted on the other traces; for a single trace, compare iterations."""
+    """Return the error on each trace of a model fitted on the other traces; for a single trace, of its iterations."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
         ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))

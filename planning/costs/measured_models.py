@@ -101,7 +101,7 @@ class Interpolated(FromMeasured):
 def _side(
     rows: npt.NDArray[np.int64], own: npt.NDArray[np.int64], some: IntColumn, members: Sequence[MeasuredTask]
 ) -> tuple[float, int]:
-    """Return the time (ns) and size of the nearest task. If a CPU task has few times, use the median of near tasks."""
+    """Return the nearest task's time (ns) and size. If a CPU task has few measurements, use the median of near ones."""
     apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(own + 1.0)).sum(axis=1)
     order = np.argsort(apart, kind="stable")[:_ENOUGH]
     near = [members[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _SIMILAR]

@@ -117,8 +117,8 @@ class _Callers:
         self._known: dict[tuple[int, int], _Caller] = {}
 
     def above(self, call: CallIndex) -> CallIndex:
-        """Return the innermost operator with tensor arguments that is or encloses a call. If there is none, return the
-        innermost operator, or −1.
+        """Return the innermost operator that has tensor arguments and encloses (or is) a call. If there is none, return
+        the innermost operator, or −1 if there is no operator.
         """
         calls, first = self._calls, CallIndex(-1)
         while call >= 0:

@@ -181,7 +181,7 @@ class RankJob:
         return {row: Estimate(price.ns * speed, price.how) for row, price in prices if price is not None}
 
     def _host_work(self) -> IntColumn:
-        """Return the CPU work edges in the iterations, except for long pauses between calls, which may be waits."""
+        """Return the CPU work edges in the iterations, except long pauses between calls, because these may be waits."""
         edges = self.graph.edges
         host = np.flatnonzero(edges.kind == HOST)
         host = host[self.of_row[self.graph.row[edges.target[host]]] >= 0]

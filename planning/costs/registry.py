@@ -83,7 +83,7 @@ def model_class(name: str) -> type[CostModel]:
 
 
 class Costs:
-    """An ordered list of cost models over measured tasks. Each model is fitted on first use.
+    """An ordered list of cost models. Each model is fitted on the measured tasks when it is first used.
 
     A GPU event is predicted to take at least its lower bound, unless an identical event was measured to be faster.
 

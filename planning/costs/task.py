@@ -46,7 +46,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def group(self) -> tuple[str, str]:
-        """Tasks with the same key are held out together: operator and shapes, or kernel and bytes if no operator."""
+        """The group that the task is held out with: operator and shapes, or kernel and bytes if it has no operator."""
         if self.op and not self.collective:
             return self.op, self.shapes
         return self.kernel or self.collective, f"{self.collective} {self.bytes} {self.shapes}"

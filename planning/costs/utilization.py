@@ -12,7 +12,7 @@ achieved share of the peak rate rises from 0 to the efficiency. This combines Ne
 
 where N is the time that the launched threads need to move 16 bytes each at full bandwidth. If the grid is unknown, the
 time is just the start, learned from the kernel's name and family. The results of all three laws are multiplied by mean
-time / median time. If only byte bounds are known (experts), M uses their midpoint, and the lower bound the lower one.
+time / median time. If the bytes are only known to be in a range (experts), M uses its middle, and the bound its start.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _kind(kernel: str, category: str) -> str:
 def wire_factor(collective: str, ranks: int | None) -> float:
     """Return the share of a buffer that crosses the slowest link (`bus_factor`).
 
-    The share is 1 if it is unknown. It is also 1 for a scatter, because the root sends to one rank after the other.
+    The share is 1 if it is unknown. It is also 1 for a scatter, because the root sends to one rank after another.
     """
     name = collective.lower().replace("-", "_")
     if not ranks or ranks < 2 or ("scatter" in name and "reduce" not in name):

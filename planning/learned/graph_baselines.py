@@ -124,7 +124,7 @@ def ordered_pairs(predicted: Floats, measured: Floats) -> float:
 
 
 def top_slowdown(predicted: Floats, measured: Floats, model: Sequence[str], k: int) -> float:
-    """Return the mean slowdown − 1 of the best of the k variants predicted fastest, relative to the best variant."""
+    """Return (best measured time of the k variants predicted fastest) / (best measured time) − 1, mean over models."""
     names = np.array(model)
     lost = []
     for name in dict.fromkeys(model):

@@ -50,7 +50,7 @@ def check_device(device: str) -> str:
 
 
 class WorkerProcess:
-    """A worker process, started by the first request, and started again if it was killed.
+    """A worker process. The first request starts it, and the next request starts it again if it was killed.
 
     `device` is "cpu" or "cuda:N". If `threads` is 0, torch's default applies. `timeout_s` limits each request.
     """

@@ -212,7 +212,7 @@ def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[st
 
 
 def _together(rounds: Sequence[Timed]) -> Timed:
-    """Return the median time over all rounds, the larger interquartile range (within or between rounds), and runs."""
+    """Return the median time over all rounds, the larger interquartile range (within or between them), and all runs."""
     ns, iqr_ns, runs = np.array(rounds).T
     low, middle, high = np.percentile(ns, (25, 50, 75))
     return float(middle), max(float(np.median(iqr_ns)), float(high - low)), int(runs.sum())

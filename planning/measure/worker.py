@@ -1,4 +1,4 @@
-"""The process that runs operators of a trace. It answers each line of input, a JSON object, with a JSON object."""
+"""The process that runs operators of a trace. Each line of input is a JSON object, and so is each answer."""
 
 from __future__ import annotations
 

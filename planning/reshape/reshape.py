@@ -1,8 +1,8 @@
 """Derive the operator shapes of a linked trace at different input sizes.
 
 Example: `batch=64` for a recording with 32 samples. `SizeEvidence.find` decides which extents of 32 are the batch size,
-`Extents.solve` propagates 64 through all operators, and `reshaped` writes the new shapes. Operators whose shapes
-cannot be derived are listed.
+`Extents.solve` propagates 64 through all operators, and `reshaped` writes the new shapes. It also lists the operators
+that have shapes that cannot be derived.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Underived:
 
     op: str
     count: int
-    first: int  # number of calls with known input shapes, so that the gap starts here
+    first: int  # number of calls that have known input shapes, so the unknown shapes start here
     share: float  # share of the GPU time, or of the operator self time if the trace has no GPU events
 
 

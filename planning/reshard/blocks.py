@@ -30,7 +30,7 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# Number of most frequent distances to try as periods. Every parameter of a block repeats at the right distance.
+# Maximum number of distances to try as periods, most frequent first. Every block parameter has the right distance.
 _PERIODS = 64
 _COMPARED = 8  # measure the distances to this many earlier equal tokens; longer distances span several blocks
 _LEAST_SHARE = 0.25  # further blocks have at least this share of the first block's size; smaller ones are layer pairs

@@ -103,7 +103,7 @@ class Derivation:
         return Shard(self.layout.dp, place.dp, flat=self.layout.zero < 3)
 
     def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
-        """Return a stage's gradient buckets in reduction order. If `index` is given, return that rank's expert ones."""
+        """Return a stage's gradient buckets in reduction order, or if `index` is given, that rank's expert buckets."""
         ready = in_order_of_gradients(self.units(stage))
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
@@ -118,7 +118,7 @@ class Derivation:
         return not wrap.root and (wrap.again is not False if given is None else given)
 
     def representative(self, rank: int) -> int:
-        """Return the first rank with the same stage and shard sizes, which runs the same calls with different peers."""
+        """Return the first rank with the same stage and shard sizes. It runs the same calls, but with other peers."""
         place = self.layout.coordinates(rank)
         return self.layout.rank(0, self.alike[place.pp][place.dp], place.pp)
 
@@ -244,7 +244,7 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
 
 
 def _like_others(model: Model, known: Mapping[int, int], likely: Mapping[int, int]) -> set[int]:
-    """Return unrelated classes (such as in a mask) with a value that some unchanged class has, but no changed class."""
+    """Return unrelated classes (such as in a mask) that have the value of some unchanged and of no changed class."""
     value = model.extents.value
     sizes = {value[root] for root, new in known.items() if new == value[root]}
     sizes -= {value[root] for root, new in known.items() if new != value[root]}

@@ -1,4 +1,4 @@
-"""Expert parallelism: shard routed experts over ranks, which exchange tokens in all-to-all collectives.
+"""Expert parallelism: shard routed experts over ranks that exchange tokens in all-to-all collectives.
 
 Example: four experts on two ranks. Rank 0 has experts 0 and 1. It sends the tokens for experts 2 and 3 to rank 1,
 receives tokens for experts 0 and 1 from rank 1, and sorts tokens by expert. The results, and the gradients in backward,

@@ -68,7 +68,7 @@ class RecordedOp:
     call: Call
     changed: Mapping[int, int]  # new values of extent classes
     microbatch: int = 0  # index of the microbatch; it makes tensor numbers unique
-    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # communication after a callee, by row
+    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)  # maps a callee's row to later communication
     shard: Shard | None = None  # this rank's part of the parameters, gradients and optimizer state
     divided: Set[int] | None = None  # storages that `shard` applies to; None for all storages
 

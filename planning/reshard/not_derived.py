@@ -296,7 +296,7 @@ def _reduces(call: Call) -> bool:
 
 
 def _unplaced(derivation: Derivation) -> bool:
-    """Return whether frozen weights may belong to another model, which runs without autograd."""
+    """Return whether frozen weights may belong to another model that runs without autograd."""
     model = derivation.model
     if derivation.layout.pp > 1 or model.weights.evidence != "optimizer":
         return True

@@ -214,7 +214,7 @@ def _biases(model: Model) -> set[Parameter]:
 
 
 def plan_from_dict(given: Any, model: Model) -> Plan:
-    """Read a plan written by `Plan.to_dict`, which a user may have edited."""
+    """Read a plan that `Plan.to_dict` wrote and that a user may have edited."""
     try:
         if given["version"] != _VERSION:
             raise UsageError(

@@ -59,8 +59,8 @@ def read_stage(
 ) -> StageStep:
     """Split the step of a rank into microbatches.
 
-    A microbatch's forward pass ends with the call that returns the activation to send. The last stage sends none, so
-    there it starts when an activation arrives. Backward calls are assigned to microbatches by sequence number.
+    A microbatch's forward pass ends with the call that returns the activation to send. The last stage sends none;
+    its forward passes start when activations arrive. Backward calls are assigned to microbatches by sequence number.
 
     Args:
         numbers: yields tensor numbers that are unique over all ranks.

@@ -154,7 +154,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
 
 
 def check_eager(trace: Trace) -> None:
-    """Raise UsageError if much of the GPU time comes from replayed CUDA graphs, which do not record tensors."""
+    """Raise UsageError if much of the GPU time comes from replayed CUDA graphs, because they do not record tensors."""
     gpu, runtime = trace.gpu, trace.runtime
     named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
     replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]

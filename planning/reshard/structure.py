@@ -63,7 +63,7 @@ class _Recorded:
 def read_model(
     trace: Trace, step: int | None = None, layout: Layout | None = None, begins: Sequence[int] = ()
 ) -> Model:
-    """Detect the structure of a recorded training step, or of an inference step, which has only forward passes.
+    """Detect the structure of a recorded training step, or of an inference step without backward passes.
 
     If `layout` is None, the recorded job is assumed to be data-parallel over all ranks. `begins` are the first rows of
     a recorded pipeline's stages; a unit must start at each of these rows.

@@ -41,7 +41,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     """
     alias = _aliases(trace)
     lives: dict[int, list[int]] = {}  # for each tensor number, the index of its first and last use
-    made_in: dict[int, list[int]] = {}  # maps a storage to its last activation's number, offset, element count
+    made_in: dict[int, list[int]] = {}  # maps storages to their last activation's number, offset and size
     memory: dict[int, int] = {}  # for each tensor number, its storage
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)

@@ -187,7 +187,7 @@ def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Para
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
     """Map storages to the external tensors that forward reads: the largest first, then equal or disjoint ones."""
-    found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # maps storages to offsets to (elements, tensor)
+    found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}  # maps storages to {offset: (elements, tensor)}
     made, views = set[int](), set[int]()
 
     def visit(call: Call) -> None:

@@ -168,7 +168,7 @@ def _class_of(module: str) -> str:
 
 def candidates(model: Model) -> str:
     """Return suggested values for `--fsdp-wrap`: module classes that occur several times, largest modules first."""
-    numbers: dict[str, dict[str, set[int]]] = {}  # maps module classes to module names to parameter numbers
+    numbers: dict[str, dict[str, set[int]]] = {}  # maps module classes to {module name: parameter numbers}
     for call in model.forward_calls():
         read = {parameter.number for parameter in model.weights.read(call)}
         for module in _modules_around(model, call) if read else ():

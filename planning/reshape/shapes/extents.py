@@ -165,7 +165,7 @@ class Extents:
         class.
 
         Args:
-            changed: new values by class.
+            changed: maps classes to their new values.
             beside: extents of external tensors. At most one extent per tensor changes, unless relations disagree.
             kept: classes that keep their values.
         """

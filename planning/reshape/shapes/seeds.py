@@ -62,7 +62,7 @@ class SizeEvidence:
         ]
 
     def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
-        """Return the sequence length, and lists of candidates. In the first list are extents along which layers mix."""
+        """Return the sequence length, and lists of candidates. The first list has extents along which layers mix."""
         mixed = [claim for claim in self.claims if claim.mixed and claim.votes]
         if recorded_size is None:
             recorded_size = self._likeliest("seq", _votes(mixed))

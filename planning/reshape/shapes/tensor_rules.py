@@ -85,7 +85,7 @@ def _others(shape: Shape, at: int) -> Shape:
 
 
 def _select(call: OpCall, extents: Extents) -> None:
-    """`select` (tensor, dim, …) and its inverse `select_backward` (gradient, sizes, dim, …)."""
+    """Rule for `select` (tensor, dim, …) and its inverse `select_backward` (gradient, sizes, dim, …)."""
     before, after = call.tensor(0), call.result()
     if call.name == "select_backward" and before is not None and after:
         equal(before, _others(after, int(call.value(2)) % len(after)), extents)
@@ -119,7 +119,7 @@ def _slice(call: OpCall, extents: Extents) -> None:
 
 
 def _split(call: OpCall, extents: Extents) -> None:
-    """`split_with_sizes`, `split`, `chunk` (tensor, sizes, dim) and `unbind` (tensor, dim)."""
+    """Rule for `split_with_sizes`, `split`, `chunk` (tensor, sizes, dim) and `unbind` (tensor, dim)."""
     before = call.tensor(0)
     if not before or not call.results:
         return
@@ -209,7 +209,7 @@ def _unfold(call: OpCall, extents: Extents) -> None:
 
 
 def _reduce(call: OpCall, extents: Extents) -> None:
-    """Sums, means, maxima and similar reductions (tensor, dimensions, keepdim)."""
+    """Rule for sums, means, maxima and similar reductions (tensor, dimensions, keepdim)."""
     before = call.tensor(0)
     if not before:
         return
@@ -298,7 +298,7 @@ def _topk(call: OpCall, extents: Extents) -> None:
 
 
 def _chosen_backward(call: OpCall, extents: Extents) -> None:
-    """`value_selecting_reduction_backward` (gradient, dim, indices, sizes, keepdim) of `topk`, `max`, `sort`."""
+    """`value_selecting_reduction_backward` (gradient, dim, indices, sizes, keepdim) for `topk`, `max`, `sort`."""
     gradient, indices, after = call.tensor(0), call.tensor(2), call.result()
     if gradient is not None and indices is not None:
         equal(gradient, indices, extents)
