@@ -1,10 +1,11 @@
-"""Measure linking a job of 32 ranks with one and with two worker processes: `make bench`.
+"""Measure how long it takes to link a job of 32 ranks with one and with two worker processes: `make bench`.
 
     python benchmarks/bench_batch.py [--ranks N] [--times N] [--runs N]
 
-The ranks are copies of the four dlrm ranks next to the repository (or, if missing, of a fixture), with new rank
-numbers. Each figure is the best of several alternating runs of `etplus link FOLDER`. For comparison, the benchmark also
-runs a simple loop in one process and in two processes. The loop shows how much a second core helps on this machine.
+The ranks are renumbered copies of the four dlrm ranks in the folder next to the repository (or of a fixture if they are
+missing). Each figure is the best of several alternating runs of `etplus link FOLDER`. For comparison, the benchmark
+also runs a simple loop, first in one process and then in two at the same time. This shows how much a second core helps
+on this machine.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LOOP = "n = 0\nfor i in range(5_000_000): n += i"
 
 
 def write_job(folder: Path, ranks: int, times: int) -> float:
-    """Write `rank-N.et.json` and `rank-N.kineto.json`; return their size in MB."""
+    """Write the files `rank-N.et.json` and `rank-N.kineto.json` of each rank. Return their total size in MB."""
     real = [REAL / f"dlrm.rank{rank}" for rank in range(4)]
     prefixes = real if Path(f"{real[0]}.et.json.gz").exists() else [FIXTURE]
     made = [
@@ -56,7 +57,7 @@ def seconds_of_batch(job: Path, workers: int) -> float:
 
 
 def speed_of_two() -> float:
-    """Return the speed-up of two parallel processes over one process."""
+    """Return the speedup of two parallel processes over a single process."""
     taken = []
     for count in WORKERS:
         start = time.perf_counter()
@@ -70,7 +71,7 @@ def speed_of_two() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=32, help="number of ranks in the job (default: 32)")
-    parser.add_argument("--times", type=int, default=2, help="repetitions of the traces, per rank (default: 2)")
+    parser.add_argument("--times", type=int, default=2, help="how many times to repeat each rank's trace (default: 2)")
     parser.add_argument("--runs", type=int, default=2, help="number of runs; the best run is reported (default: 2)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,15 +1,16 @@
-"""Measure time and memory of linking gigabytes with one and two processes, as ratios to loading: `make bench`.
+"""Measure the time and memory for linking gigabytes with one and two processes, relative to loading: `make bench`.
 
     python benchmarks/bench_big.py [--runs N] [--most MILLIONS] [--only recorded|repeated|growth]
 
-`recorded` is a pair of about 1 GB that `record.py --set big`, next to the repository, records with PyTorch. If no
-pair can be recorded, the benchmark repeats resnet103 (or, if it is missing, a fixture) until it has that size.
-`repeated` is resnet103, repeated until its Kineto trace has 900 MB. `growth` repeats resnet103 to sizes from
-0.1 million to `--most` million events.
+`recorded` is a pair of about 1 GB. The script `record.py --set big` next to the repository records it with PyTorch. If
+this is not possible, the benchmark repeats the pair resnet103 (or a fixture if it is missing) up to the same size.
+`repeated` is resnet103, repeated until the Kineto trace reaches 900 MB. `growth` is resnet103, repeated to several
+sizes between 0.1 million and `--most` million events.
 
-Each figure is the best of several alternating runs, each in a separate process. `orjson` loads both files with the
-garbage collector off (and on). `floor` decodes both files into objects without fields and writes as many bytes as the
-output has. Memory is the sum of the peaks of the process and its helpers, without subtracting shared pages.
+Each figure is the best of several alternating runs, each in a separate process. `orjson` is the cost of loading both
+files, with the garbage collector off and on. `floor` is the cost of decoding both files into objects without fields and
+writing the size of the output. Memory is the sum of the peak sizes of all processes. Pages that they share are counted
+several times.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     import orjson
     from etplus.linker import link
 
-    if task.startswith("jobs"):  # Otherwise, the measured time would include freeing the previous file.
+    if task.startswith("jobs"):  # Otherwise, the time includes freeing the old file.
         Path(output).unlink(missing_ok=True)
     start = time.perf_counter()
     kept: Any = None
@@ -103,7 +104,7 @@ def recorded_pair(folder: Path) -> tuple[Path, Path]:
 
 
 def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both: bool = False) -> tuple[Path, Path]:
-    """Repeat resnet103 (or a fixture) until it has a given Kineto size, total size, or number of events."""
+    """Repeat resnet103 (or a fixture) until it has the requested Kineto size, total size, or number of events."""
     from etplus.schemas.kineto.read_kineto import read_kineto
     from etplus.schemas.text.files import load
     from repeat_pair import repeat_pair
@@ -121,7 +122,7 @@ def repeated(folder: Path, *, megabytes: float = 0.0, events: float = 0.0, both:
 
 
 def compare(name: str, pair: tuple[Path, Path], runs: int) -> None:
-    """Compare the cost of linking one pair with orjson and the floor. Print the ratios and verdicts."""
+    """Compare the cost of linking a pair with `orjson` and `floor`. Print the ratios and verdicts."""
     print(
         f"\n{name}: ET {pair[0].stat().st_size / 1e6:.0f} MB, Kineto {pair[1].stat().st_size / 1e6:.0f} MB", flush=True
     )
@@ -145,7 +146,7 @@ def _met(value: float, bar: float) -> str:
 
 
 def grow(folder: Path, sizes: list[float], runs: int) -> None:
-    """Print the time per event for linking pairs of several sizes."""
+    """Link pairs of several sizes, and print the time per event."""
     print("\ngrowth: seconds per million events, with two processes")
     each = []
     for size in sizes:

@@ -1,12 +1,13 @@
-"""Measure CPU time and memory of commands at three sizes, as ratios to linking: `make bench`.
+"""Measure the CPU time and memory of commands at three trace sizes, relative to linking: `make bench`.
 
     python benchmarks/bench_commands.py [--times 1,5,25] [--runs N] [--only LABEL,LABEL] [--odd]
 
-The inputs are ET+ JSON and columns of the pair `resnet103` next to the repository (or of a fixture), repeated. Each
-figure is the smallest of several alternating runs, each in a separate process, including start-up. Below the tables,
-the benchmark prints how each command's CPU time grows from the second size to the last (an exponent; 1 is linear), the
-same for oddly shaped traces, and the goals with their bars. A goal in seconds is scaled by orjson's time for the
-largest pair (minified, 460 MB) without the garbage collector; `_ORJSON_S` is this time when the goals were set.
+The inputs repeat the pair `resnet103` next to the repository (or a fixture), as ET+ JSON and as columns. Each figure is
+the minimum over several alternating runs. Each run is a separate process and includes its startup. Below the tables,
+the benchmark prints the growth exponent of each command's CPU time between the second and the last size (1 is linear),
+the same exponents for traces with unusual shapes, and whether each goal is met. Goals in seconds are scaled by the time
+that orjson takes to load the largest pair (minified, 460 MB) without garbage collection. `_ORJSON_S` is the time that
+it took when the goals were set.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from history import Cost, cost
 from repeat_pair import repeat_pair
 
 _ETPLUS = (sys.executable, "-m", "etplus")
-# CPU seconds and memory that orjson needed for the largest pair when the goals were set.
+# CPU time in s and memory in MB that orjson needed to load the largest pair when the goals were set.
 _ORJSON_S, _ORJSON_MB = 5.0, 2950
 _LARGE = {"analyze, parquet": 5.0, "replay, parquet": 5.0, "report, parquet": 9.0}
 _SMALL = {"start-up": 0.25, "fit, json": 1.5, "predict, json": 0.8, "reshard, json": 1.2}
@@ -38,11 +39,12 @@ Costs = dict[str, Cost]
 
 
 def commands(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return the commands to measure, in order: later commands read files that earlier commands write."""
+    """Return the commands to measure. Their order matters, because later commands read files that earlier ones
+    write."""
     pair, minified = ([str(folder / f"{more}{kind}.json") for kind in ("et", "kineto")] for more in ("", "min."))
     loads = (
         "import gc, orjson, os, sys; gc.disable(); [orjson.loads(open(path, 'rb').read()) for path in sys.argv[1:]];"
-        " os._exit(0)"  # This exit does not free the objects first.
+        " os._exit(0)"  # exits without freeing objects
     )
     found: dict[str, tuple[str, ...]] = {
         "orjson": (sys.executable, "-c", loads, *minified),
@@ -111,7 +113,7 @@ def odd_shapes(count: int, name_bytes: int) -> Iterator[tuple[str, list[dict[str
 
 
 def measure_odd(runs: int) -> dict[str, float]:
-    """Print growth exponents of `report` over oddly shaped traces, without start-up."""
+    """Print the growth exponents of `report` for traces with unusual shapes. Startup time is excluded."""
     found: dict[str, float] = {}
     sizes = ((16, 16), (2_000, 1_000_000), (16_000, 8_000_000))
     print(f"\n{'report, odd shapes, CPU s':28}" + "".join(f"{count:>10,}" for count, _ in sizes) + f"{'exponent':>10}")
@@ -139,7 +141,7 @@ def exponents(small: Costs, large: Costs) -> dict[str, float]:
 
 
 def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, float, float]]:
-    """Yield the goals: name, measured value, and maximum."""
+    """Yield each goal as (name, measured value, maximum)."""
     first, last = found[0], found[-1]
     link, orjson_s = last["link"].cpu, last["orjson"].cpu
     for label, seconds in _LARGE.items():
@@ -171,10 +173,12 @@ def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--times", default="1,5,25", help="repetitions of the pair (default: 1,5,25)")
+    parser.add_argument(
+        "--times", default="1,5,25", help="how many times to repeat the pair, per size (default: 1,5,25)"
+    )
     parser.add_argument("--runs", type=int, default=2, help="runs per command (default: 2)")
-    parser.add_argument("--only", default="", help="run only these commands, and check no goals")
-    parser.add_argument("--odd", action="store_true", help="run only the oddly shaped traces")
+    parser.add_argument("--only", default="", help="run only these commands, and skip the goal checks")
+    parser.add_argument("--odd", action="store_true", help="run only on the traces with unusual shapes")
     arguments = parser.parse_args()
     if arguments.odd:
         measure_odd(arguments.runs)

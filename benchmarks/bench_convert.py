@@ -1,9 +1,9 @@
-"""Measure speed and memory of the converters on a large ET+ file; the baseline only serializes the same messages.
+"""Measure the speed and memory of the converters on a large ET+ file. The baseline only serializes the same messages.
 
     python benchmarks/bench_convert.py [--nodes N]
 
-The benchmark repeats the pair `resnet103` next to the repository (or, if missing, a fixture) until the ET+ has N
-nodes and runtime calls (default: a million). Each figure comes from a separate process.
+The benchmark repeats the pair `resnet103` next to the repository (or a fixture if it is missing) until the ET+ file has
+a total of N nodes and runtime calls (default: one million). Each figure comes from a separate process.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def perform(task: str, folder: str) -> dict[str, Any]:
 
 
 def one_rank(plus: Path, output: Path) -> int:
-    """Convert one rank in the way that `convert` converts each rank of a job."""
+    """Convert one rank as `convert` does for every rank in a job."""
     from etplus.converters.astra_sim import for_simulator, write_astra_sim
     from etplus.converters.collectives import agree, survey
     from etplus.schemas.etplus.read_etplus import read_etplus
@@ -88,7 +88,7 @@ def one_rank(plus: Path, output: Path) -> int:
 
 
 def linked(pair: tuple[Path, Path], output: Path) -> int:
-    """Link the pair and write the ET+. Return the number of nodes and calls."""
+    """Link the pair and write the ET+. Return its total number of nodes and runtime calls."""
     from etplus.linker import link
 
     trace = link(*pair)
@@ -106,7 +106,10 @@ def in_child(*arguments: object) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--nodes", type=int, default=NODES, help=f"number of nodes and calls in the ET+ (default: {NODES})"
+        "--nodes",
+        type=int,
+        default=NODES,
+        help="total number of nodes and runtime calls in the ET+ (default: %(default)s)",
     )
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

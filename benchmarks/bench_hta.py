@@ -1,11 +1,12 @@
-"""Compare the speed of `etplus analyze` with HTA (`traceinsight` on PyPI); etplus must be three times as fast.
+"""Compare the speed of `etplus analyze` with HTA (`traceinsight` on PyPI). etplus must be three times as fast.
 
     python benchmarks/bench_hta.py [--times N] [--hta PYTHON] [KINETO]
 
-HTA loads a Kineto trace and computes its temporal, idle-time and kernel breakdowns; `etplus analyze` computes all of
-its tables. Without KINETO, the benchmark repeats the trace of `resnet103` next to the repository (54 MB for 5
-repetitions), else of a fixture. HTA is installed in a virtual environment in `build/hta`, unless PYTHON already has it.
-If HTA is not available, nothing is compared. Each figure is the best of three separate processes.
+HTA loads a Kineto trace and computes the temporal, idle-time and kernel breakdowns. `etplus analyze` computes all of
+its tables. If KINETO is omitted, the benchmark repeats the trace of `resnet103` next to the repository (54 MB for 5
+repetitions) or, if it is missing, of a fixture. Unless PYTHON already has HTA, the benchmark installs it in a virtual
+environment in `build/hta`. If HTA cannot be installed, the benchmark compares nothing. Each figure is the best of three
+separate processes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def hta_python(given: str | None) -> str | None:
 
 
 def best(command: list[str]) -> tuple[float, float]:
-    """Return the smallest wall time and the smallest CPU time of several runs, in seconds."""
+    """Run a command several times. Return the minimum wall time and the minimum CPU time in seconds."""
     wall, processor = [], []
     for _ in range(RUNS):
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -62,7 +63,7 @@ def best(command: list[str]) -> tuple[float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kineto", type=Path, nargs="?")
-    parser.add_argument("--times", type=int, default=5, help="repetitions of the pair (default: 5)")
+    parser.add_argument("--times", type=int, default=5, help="how many times to repeat the trace (default: 5)")
     parser.add_argument("--hta", metavar="PYTHON", help="a Python interpreter with HTA installed")
     arguments = parser.parse_args()
     python = hta_python(arguments.hta)

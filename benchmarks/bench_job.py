@@ -1,13 +1,13 @@
-"""Measure commands on a job of 1,000 ranks, and the straggler query on 10,000 ranks: `make bench`.
+"""Measure the cost of commands on a job with 1,000 ranks, and of the straggler query on 10,000 ranks: `make bench`.
 
     python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER] [--no-dask]
 
-The ranks are generated from a recorded rank next to the repository (or, if missing, a fixture), with varied
-times and clocks and known stragglers (tests/made_ranks.py). For each command, the benchmark prints the CPU time and the
-peak memory of all processes together. Memory is the proportional set size: a page shared by n processes counts as 1/n
-page in each of them (Linux, `smaps_rollup`). The commands run on one machine and on a local Dask cluster with two
-workers. One worker is killed when a quarter of the ranks are done. The written columns, numbers and page must not
-change by a byte.
+The script `tests/made_ranks.py` generates the ranks. It copies a recorded rank from the folder next to the repository
+(or from a fixture if it is missing), varies the times and clocks, and adds known stragglers. For each command, the
+benchmark prints the CPU time and the peak memory of all processes together. Memory is the proportional set size: if n
+processes share a page, each is charged 1/n of it (`smaps_rollup` on Linux). The commands run without Dask and on a
+local Dask cluster with two workers. The benchmark kills one worker when a quarter of the ranks are done. The resulting
+columns, numbers and page must still be identical.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DOUBTFUL = 3
 
 
 def measured(*words: str) -> tuple[float, float, str]:
-    """Run Python. Return the CPU seconds, the peak GB of all its processes, and its output."""
+    """Run Python. Return its CPU time in s, the peak memory of all its processes in GB, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     most = 0
@@ -63,7 +63,8 @@ def measured(*words: str) -> tuple[float, float, str]:
 
 
 def _memory_of_tree(root: int) -> int:
-    """Return the memory of a process tree. A page shared by n processes counts as 1/n page in each (Linux)."""
+    """Return the memory of a process and all its descendants. If n processes share a page, each is charged 1/n of it
+    (Linux)."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -86,8 +87,10 @@ def _memory_of_tree(root: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=1000, help="number of ranks in the job (default: 1000)")
-    parser.add_argument("--many", type=int, default=10_000, help="ranks in the straggler query (default: 10000)")
-    parser.add_argument("--keep", type=Path, help="write the files to this folder and keep them")
+    parser.add_argument(
+        "--many", type=int, default=10_000, help="number of ranks in the straggler query (default: 10000)"
+    )
+    parser.add_argument("--keep", type=Path, help="keep all generated files in this folder")
     parser.add_argument("--no-dask", dest="dask", action="store_false", help="skip the commands on a Dask cluster")
     arguments = parser.parse_args()
     folder = arguments.keep or Path(tempfile.mkdtemp())

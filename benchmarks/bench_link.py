@@ -1,7 +1,8 @@
-"""Compare the time and memory for linking a pair with those for loading its files with orjson: `make bench`.
+"""Compare the time and memory needed to link a pair with what orjson needs to load its files: `make bench`.
 
 Each figure is the best of several runs, each in a separate process. The inputs are the pair `resnet103` next to the
-repository (or, if missing, a fixture repeated to a similar size), and ten repetitions of this pair.
+repository and a pair that repeats it ten times. If resnet103 is missing, the benchmark uses a fixture that is repeated
+to a similar size.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """Cost of a task: time in seconds, and peak resident size of its process in MB."""
+    """Cost of a task: its time in seconds, and the peak resident size of its process in MB."""
 
     seconds: float
     megabytes: float
@@ -74,14 +75,14 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     if task == "load_gc_off":
         gc.disable()
     start = time.perf_counter()
-    kept = work[task]()  # The variable keeps the result alive until the clock stops.
+    kept = work[task]()  # Keep the result alive until the clock stops.
     seconds = time.perf_counter() - start
     del kept
     return {"seconds": seconds, "megabytes": peak_megabytes()}
 
 
 def peak_megabytes(who: int = resource.RUSAGE_SELF) -> float:
-    """Return the peak resident size of this process, or of its largest ended child."""
+    """Return the peak resident size in MB of this process, or of its largest child process that has ended."""
     return resource.getrusage(who).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
 
 
@@ -101,7 +102,7 @@ def measure(pair: list[str], output: Path, runs: int) -> dict[str, Figure]:
 
 
 def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
-    """Return a table of all tasks and sizes: seconds, the ratio to orjson's seconds, and peak memory."""
+    """Return a table with the time, the time relative to orjson, and the peak memory for all tasks and sizes."""
     lines = [f"{'':33}" + "".join(f"{scale:>23}" for scale in scales)]
     lines.append(f"{'':33}" + f"{'s':>8}{'ratio':>6}{'MB':>9}" * len(scales))
     for task, meaning in TASKS.items():
@@ -140,9 +141,11 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
-    parser.add_argument("--more", type=int, default=MORE, help=f"size factor of the second pair (default: {MORE})")
+    parser.add_argument(
+        "--more", type=int, default=MORE, help="how much larger the second pair is (default: %(default)s)"
+    )
     parser.add_argument("--pair", type=Path, help="link PAIR.et.json.gz and PAIR.kineto.json.gz instead")
-    parser.add_argument("--times", type=int, default=1, help="repetitions of the pair in --pair (default: 1)")
+    parser.add_argument("--times", type=int, default=1, help="how many times to repeat the --pair input (default: 1)")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

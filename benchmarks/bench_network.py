@@ -1,12 +1,12 @@
-"""Compare replays and simulations on other networks with the true times, if they are known.
+"""Compare replays and simulations on other networks with each other and, if they are known, with the true times.
 
     python benchmarks/bench_network.py [--traces FOLDER]
 
-Every job is replayed (`etplus replay --network`), converted for ASTRA-sim, and run in the simulator of
-`tests/simulator.py`: first as measured, then on rings with 25 GB/s and 5 µs, and with ten times, a tenth and a
-hundredth of that bandwidth. The jobs are ranks 0 to 3 of dlrm, resnet103 (one rank of two), and the jobs of
-`tests/made_jobs.py`, whose true times are known. Differences are relative to the truth, or otherwise between the
-simulator and the replay.
+The benchmark replays every job (`etplus replay --network`), converts it for ASTRA-sim, and runs it in the simulator in
+`tests/simulator.py`. It first uses the measured communication times. It then uses rings with a latency of 5 µs and a
+bandwidth of 25 GB/s, and with ten times, a tenth and a hundredth of this bandwidth. The jobs are ranks 0 to 3 of dlrm,
+one of the two ranks of resnet103, and the jobs in `tests/made_jobs.py`. Only the true times of the latter are known.
+Both times are compared with the true time if it is known, and the simulated time is compared with the replayed time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FACTORS = (10, 1, 0.1, 0.01)
 
 @dataclass(frozen=True)
 class Subject:
-    """A job: its name, the traces of its ranks and, if the true times are known, the generated job."""
+    """A job to compare. `made` is the generated job if the true times are known."""
 
     name: str
     traces: list[Trace]
@@ -77,12 +77,12 @@ def converted(traces: list[Trace], prefix: Path) -> ChakraSet:
 
 
 def rows(subject: Subject, folder: Path) -> Iterator[Row]:
-    """Yield one row for the job as measured, then one row per network."""
+    """Yield a row for the measured communication times, and then a row per network."""
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     job = converted(subject.traces, folder / "set")
-    # In a job, process groups keep only the ranks whose traces exist. In a single file, the groups stay unchanged.
+    # If there are several traces, process groups keep only their ranks. A single trace keeps its groups.
     world = subject.traces[0].world_size if len(subject.traces) == 1 else None
     made = subject.made
     yield Row(
@@ -105,7 +105,7 @@ def main() -> None:
         type=Path,
         default=TRACES,
         metavar="FOLDER",
-        help="folder of traces (default: next to the repository)",
+        help="folder that contains the traces (default: the one next to the repository)",
     )
     arguments = parser.parse_args()
     print("| job | GB/s | truth ms | replay ms | simulator ms | replay − truth % | simulator − truth % |"

@@ -1,17 +1,18 @@
-"""Predict every shared trace with a model fitted on all other jobs, and compare the errors with trivial predictors.
+"""Predict every shared trace with a model that was fitted on all other jobs. Compare the errors with those of trivial
+predictors.
 
     python benchmarks/bench_predict.py                # predict the traces that lie next to the repository
     python benchmarks/bench_predict.py MORE…          # predict these files with a model of all those traces
 
-For each trace: the end-to-end error and its 80% interval, the share of the critical path that the model predicts, the
-outcome of `predict run` (given; marked, exit status 3; refused, exit status 2), and the weakest link. CPU traces are
-also predicted with `--host model`.
+For each trace, the benchmark prints the end-to-end error, its 80% interval, the share of the critical path that the
+model predicts, the outcome of `predict run`, and the weakest link. The outcome is "given", "marked" (exit status 3) or
+"refused" (exit status 2). CPU traces are also predicted with `--host model`.
 
-Trivial predictors of the end-to-end time: the recorded host with kernels that take no time, the recorded host with
-every kernel at the mean of its class, and with `--host model` the mean of the fitted traces. Trivial predictors of
-kernel totals: every kernel at the mean of its name in the fitted traces (which copies their recordings), and every
-kernel at the mean of its class. A case counts only if all trivial predictors are off by over 25%. The exit status is 1
-if a bar is missed.
+One trivial predictor of the end-to-end time keeps the recorded host and sets all kernel times to 0. Another keeps the
+recorded host and sets every kernel to the mean time of its class. With `--host model`, the trivial predictor is the
+mean of the fitted traces. One trivial predictor of kernel totals sets every kernel to the mean time of its name in the
+fitted traces. Another sets every kernel to the mean time of its class. A trace is included in the score only if the
+errors of all trivial predictors exceed 25%. If a threshold is missed, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = ("gpu-pairs", "cpu-pairs", "parallel")
 ALONE = ("gpu-kineto", "python-stacks", "serving")
 GRAPHS = {"sglang_decode_graph": "sglang_decode", "vllm_piecewise": "vllm_piecewise"}
-# Graph replays whose captures were recorded. The first replay is also predicted without its capture.
+# Suffix of graph replays with a recorded capture. The first replay is also predicted without its capture.
 CAPTURED = ".captured"
 CLOSE = 0.25
 DEVICES = {device.name: device for device in known_devices()}
@@ -51,7 +52,7 @@ DEVICES = {device.name: device for device in known_devices()}
 
 @dataclass(frozen=True)
 class Subject:
-    """A trace to predict: its name, its job, and the data that it contributes to models."""
+    """A trace to predict. `part` is the data that it contributes to models of other jobs."""
 
     name: str
     job: str
@@ -85,13 +86,13 @@ def subjects() -> list[Subject]:
 
 
 class Models:
-    """Models fitted without one job; GPU and host models are independent."""
+    """Fits models that leave out one job. GPU models and host models are independent."""
 
     def __init__(self, known: Sequence[Subject]) -> None:
         self._known = known
         hosts = [subject.trace for subject in known if not subject.part.gpu]
         together = fit_parts([subject.part for subject in known], (), None)
-        # Print the errors of models that are fitted on five sixths of the CPU jobs.
+        # These are the errors of models that are fitted on five sixths of the CPU jobs.
         self._errors = calibrated(together, hosts).end_to_end
         self._kernels = cache(self._fit_kernels)
 
@@ -99,7 +100,7 @@ class Models:
         return fit_kernels([subject.part.gpu for subject in self._known if subject.job != without], DEVICES)
 
     def without(self, subject: Subject) -> FittedModel:
-        """Return the model that is fitted on all other jobs."""
+        """Return the model that was fitted on all other jobs."""
         parts = [other.part for other in self._known if other.job != subject.job]
         kernels = self._kernels(subject.job if subject.part.gpu else "")
         return msgspec.structs.replace(fit_parts(parts, (), None), kernels=kernels, end_to_end=self._errors)
@@ -107,12 +108,12 @@ class Models:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The prediction of one trace and its outcome."""
+    """The prediction of a trace, and how it turned out."""
 
     subject: Subject
     host: Host
     done: Prediction
-    trivial: tuple[float, ...]  # Print the errors of the trivial predictors.
+    trivial: tuple[float, ...]  # relative errors of the trivial predictors
 
     @property
     def outcome(self) -> str:
@@ -133,7 +134,7 @@ class Outcome:
 
 
 def outcomes(chosen: Iterable[Subject], models: Models) -> Iterable[tuple[Outcome, FittedModel]]:
-    """Yield the prediction of each trace by a model that is fitted on all other jobs."""
+    """Predict each trace with a model that was fitted on all other jobs. Yield the outcomes and the models."""
     for subject in chosen:
         model = models.without(subject)
         for host in ("trace",) if subject.part.gpu else ("trace", "model"):
@@ -146,14 +147,15 @@ def trivial_errors(subject: Subject, model: FittedModel, done: Prediction, host:
     if host == "model":
         return (done.baselines["mean of the fitted traces"] / max(done.measured_ns, 1) - 1,)
     if not subject.part.gpu:
-        return (0.0,)  # This predictor repeats the recorded time.
+        return (0.0,)  # The predictor repeats the recorded host time.
     job, mean = RankJob(subject.trace, model, None, None, False, None, True), KindMean(model.gpu)
     times = [estimate.ns if (estimate := mean.predict(task)) else 0.0 for task in job.pricing.tasks]
     return tuple(job.total(each) / max(job.measured, 1) - 1 for each in ([0.0] * len(times), times))
 
 
 class NameMean:
-    """Predictor that takes the geometric mean over kernels with the same name, or else over those of the same class."""
+    """Predicts the geometric mean over kernels with the same name or, if there are none, over kernels of the same
+    class."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs: dict[str, list[float]] = {}
@@ -174,7 +176,7 @@ class PricedEvent:
     subject: Subject
     event: MeasuredTask
     price: Price
-    trivial: tuple[float, ...]  # the predictions of the trivial predictors, in ns
+    trivial: tuple[float, ...]  # predictions of the trivial predictors, in ns
 
     @property
     def log_ratio(self) -> float:
@@ -194,7 +196,7 @@ def priced(subject: Subject, model: FittedModel) -> list[PricedEvent]:
 
 
 def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[str, bool]]:
-    """Return one line per threshold, and True if the threshold is met."""
+    """For each threshold, return a line of text and True if the threshold is met."""
     given = [outcome for outcome in found if outcome.outcome == "given"]
     counted = [outcome for outcome in given if outcome.counts]
     off = [outcome for outcome in counted if abs(outcome.done.error) > CLOSE]

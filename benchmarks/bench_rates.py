@@ -1,15 +1,16 @@
-"""Predict a job recorded at several link speeds from each recording, and compare with the recordings at other speeds.
+"""Score network predictions on jobs that were recorded at several link speeds: predict each speed from every other.
 
     python benchmarks/bench_rates.py [JOB …] [--networks FILE | --calibration TIMES] [--before NUMBERS] [--json NUMBERS]
 
-A JOB is a folder with `times.json` and a folder per rate, as `record_network.py` next to the repository writes it. The
-default is all such folders in the shared traces. Networks are fitted to all-reduces only (`gloo-2/times.json`, or the
-given calibration); rates without calibration use the nominal bandwidth of the link. With --networks, the networks come
-from a file that `etplus predict fit --network` wrote. For each pair of rates, the benchmark prints the predicted and
-recorded step in ms, the error, and the range with a mark if it contains the recorded time. It then prints medians, and
-cases in which a lower bound exceeds the recorded time. --json writes the errors, and --before prints the errors of
-another version. Jobs with names that differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of the same job: no
-prediction can be more accurate than the agreement between them.
+A JOB is a folder that contains `times.json` and one folder per link speed. `record_network.py` next to the repository
+writes it. By default, all such folders in the shared traces are used. The network models are fitted to all-reduces only
+(from `gloo-2/times.json` or TIMES). Speeds without such measurements use the nominal bandwidth of the link. With
+--networks, the network models come from FILE, which `etplus predict fit --network` wrote. For each pair of speeds, the
+benchmark prints the predicted and the recorded step time in ms, the error, and the range. A mark shows that the range
+contains the recorded time. It then prints medians, and all cases in which the lower bound of the range exceeds the
+recorded time. --json writes the errors to a file. --before also prints the errors from such a file, which another
+version wrote. If two names differ only after a dot (`ddp2.a`, `ddp2.b`), they are recordings of the same job. The
+difference between them limits the accuracy of any prediction.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_ranks import answer_range
 
 FOLDER = Path(__file__).parents[2] / "shared" / "traces" / "network"
-OPERATORS = FOLDER.with_name("network-ops")  # In these jobs, operators wait for communication.
+OPERATORS = FOLDER.with_name("network-ops")  # jobs with operators that wait for communication
 
 
 def networks(
     file: str | None, rates: list[str], calibration: Path = FOLDER / "gloo-2" / "times.json"
 ) -> dict[str, Network]:
-    """Return networks by rate. Rates without calibration get the link's nominal bandwidth and 100 µs per step."""
+    """Return networks by rate. Speeds without calibration get the nominal bandwidth of the link and a latency of 100 µs
+    per step."""
     if file is not None:
         return {rate: read_network(file, rate) for rate in rates}
     units = {"gbit": 1.0, "mbit": 1e-3}

@@ -1,12 +1,12 @@
-"""Measure the cost of `etplus record`: the time of a step before, in and after the window, compared with no recording.
+"""Measure the cost of `etplus record`. Compare the step time before, in and after the window with no recording.
 
     python benchmarks/bench_record.py                    # takes minutes
     python benchmarks/bench_record.py --rounds 5 --only train
 
-The programs come from tests/programs_to_record.py. Their steps take a fraction of a millisecond, so the cost per step
-and per operator is visible. Times are CPU times of all threads of the process. Each figure is the median over runs of
-the median step. `start` and `end` are the extra times of the steps at the edges of the window, which occur once. "×" is
-the ratio to the same steps without the recorder, and "+ µs" is the difference.
+The programs come from tests/programs_to_record.py. The steps take less than a millisecond, so that the cost per step
+and per operator is visible. All times are CPU times, summed over the threads of the process. Each figure is the median
+step of a run, and then the median over the runs. `start` and `end` are the one-time extra costs of the steps at the
+start and end of the window. "×" is the ratio to the same steps without the recorder. "+ µs" is the difference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from programs_to_record import TRAIN  # noqa: E402
 
 PROGRAMS = {"train": "train", "inference": "inference", "compiled": "compiled"}
 WARM, FIRST, LAST, STEPS = 40, 240, 249, 520
-# This many steps on each side of a window edge count as the start or end of the window.
+# Number of steps on each side of a window edge that are attributed to the start or end of the window.
 EDGE = 3
 
 _CLOCK = """
@@ -74,7 +74,8 @@ def step_times(python: str, kind: str, *, recorded: bool) -> list[int]:
 
 
 def phases(times: list[int]) -> dict[str, float]:
-    """Return the median step in ns before, in and after the window, and the extra time at the window's edges."""
+    """Return the median step time before, in and after the window, and the extra time at its start and end, all in
+    ns."""
     parts = {
         "before": times[WARM : FIRST - EDGE], "in": times[FIRST + EDGE : LAST - EDGE], "after": times[LAST + WARM :],
     }  # fmt: skip
@@ -85,7 +86,8 @@ def phases(times: list[int]) -> dict[str, float]:
 
 
 def compare(python: str, kind: str, rounds: int) -> dict[str, tuple[float, float]]:
-    """Return the median ns per phase for runs without and with the recorder. The two kinds of runs alternate."""
+    """Return the median time in ns of each phase, for runs without and with the recorder. Runs with and without the
+    recorder alternate."""
     runs: list[list[dict[str, float]]] = [[], []]
     for _ in range(rounds):
         for recorded in (False, True):

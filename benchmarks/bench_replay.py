@@ -1,10 +1,11 @@
-"""Measure speed and memory of the replay on a large graph; compare with networkx's longest path on a tenth of it.
+"""Measure the speed and memory of the replay on a large graph. Compare it with the longest path in networkx on a graph
+that is a tenth of the size.
 
     python benchmarks/bench_replay.py [--nodes N]
 
-The benchmark repeats the linked pair `resnet103` next to the repository (or, if missing, a fixture) in memory until
-it has N nodes and runtime calls (default: a million). Times do not include reading files. Each figure comes from a
-separate process.
+The benchmark links the pair `resnet103` next to the repository (or a fixture if it is missing). It repeats the result
+in memory until it has a total of N nodes and runtime calls (default: one million). The times do not include reading
+files. Each figure comes from a separate process.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _TILED = (
 
 
 def repeated(once: Trace, nodes: int) -> Trace:
-    """Return a trace that repeats the timeline of another trace; each copy starts after the previous copy ends."""
+    """Return a trace that repeats the timeline of another trace. Each copy starts after the previous one ends."""
     count, times = len(once), -(-nodes // len(once))
     copy = np.repeat(np.arange(times), count)
     begin, end = once.span
@@ -85,7 +86,8 @@ def perform(task: str, nodes: int) -> dict[str, Any]:
 
 
 def _networkx(document: Trace) -> dict[str, Any]:
-    """Compute the longest path with networkx. From parallel edges, keep the edge with the largest lag."""
+    """Compute the longest path with networkx. If several edges connect the same nodes, keep the edge with the largest
+    lag."""
     import networkx
 
     graph = build_graph(document)

@@ -1,9 +1,9 @@
-"""Compare `trace-link` and `etplus replay` for many threads and for one thread with the same operators: `make bench`.
+"""Measure `trace-link` and `etplus replay` on many threads and on one thread with the same operators: `make bench`.
 
     python benchmarks/bench_threads.py [--runs N] [--shape THREADSxOPS ...]
 
-Each figure is the best of several runs. Both traces of each pair have ids. Long pauses between operators make the
-replay search for the thread that each operator waited for.
+Each figure is the best of several runs. The two traces in each pair have matching ids. The operators have long pauses
+between them, so that the replay must find the thread that each operator waited for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START_NS = 1_700_000_000_000_000_000
 
 
 def write_pair(threads: int, ops: int, folder: Path) -> tuple[Path, Path]:
-    """Write an ET and a Kineto trace of threads that run operators at different times."""
+    """Write the ET and the Kineto trace of a program with threads that run operators at different times."""
     events = []
     above = [(1, "process"), *((2 + thread, "thread") for thread in range(threads))]
     nodes: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Compare shapes derived for another size with shapes recorded at that size, call by call."""
+"""Compare the shapes that were derived for another size with the shapes recorded at that size, call by call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["compared", "counterparts"]
 
 
 def compared(done: Reshaped, recorded: Trace) -> tuple[Counter[str], Counter[str]]:
-    """Count calls by outcome (right, listed, wrong, no counterpart), and count wrong calls by name."""
+    """Count calls by outcome (right, listed, wrong, no counterpart). Also count wrong calls by name."""
     pairs = list(counterparts(done.trace, recorded))
     count, wrong = Counter({"no counterpart": done.calls - len(pairs)}), Counter[str]()
     for one, other in pairs:
@@ -34,7 +34,8 @@ def _shapes(trace: Trace, call: int) -> object:
 
 
 def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
-    """Match operator calls of two traces, in order, if their names are equal and their callers match."""
+    """Match the operator calls of two traces in order. Two calls match if they have the same name and their callers
+    match."""
     waiting = [(-1, -1)]
     while waiting:
         pair = waiting.pop()
@@ -56,6 +57,6 @@ def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int
 
 
 def _callees(trace: Trace, call: int) -> Sequence[int]:
-    """Return the direct callees of a call in order; −1 selects the topmost calls."""
+    """Return the direct callees of a call in order, or the topmost calls if `call` is −1."""
     tree = trace.call_tree
     return (tree.children(CallIndex(call)) if call >= 0 else tree.order[: tree.first[0]]).tolist()

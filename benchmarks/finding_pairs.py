@@ -1,6 +1,6 @@
-"""Generated steps on one GPU and jobs of four ranks, before and after a change, for `findings.py` and its test.
+"""Generate steps on one GPU and jobs with four ranks, before and after a change, for `findings.py` and its test.
 
-The gain of a change is the difference between the times of the two whole traces. Changes to kernels themselves are in
+The gain of a change is the difference between the total times of the two traces. Changes to kernels themselves are in
 `tests/analysis/findings/test_device.py`.
 """
 
@@ -23,7 +23,7 @@ Program = Callable[[MadeDevice, bool], None]
 
 
 def played(program: Program, *, after: bool, steps: int = 3) -> MadeDevice:
-    """Run some steps before or after the change, and wait for the device at the end."""
+    """Run some steps of the version before or after the change. Wait for the device at the end."""
     device = MadeDevice()
     with device.frame("train.py(90): main"):
         for number in range(steps):
@@ -35,13 +35,14 @@ def played(program: Program, *, after: bool, steps: int = 3) -> MadeDevice:
 
 
 def _layer(device: MadeDevice, number: int = 0, rows: int = 8192, width: int = 4096) -> None:
-    """Run a linear layer with a fused activation, which takes 350 µs on the device and 20 µs on the host."""
+    """Run a linear layer with a fused activation. It takes 350 µs on the device and 20 µs on the host."""
     with device.frame(f"nn.Module: Linear_{number}"):
         device.linear(rows, width, width)
 
 
 def well_tuned() -> MadeDevice:
-    """Return steps without a problem: large GEMMs, fused attention, and a host that runs far ahead of a busy device."""
+    """Return steps without performance problems: large GEMMs, fused attention, and a host far ahead of a busy
+    device."""
 
     def step(device: MadeDevice, _: bool) -> None:
         shape, took = (8, 16, 2048, 64), 4 * 8 * 16 * 2048 * 2048 * 64 / FLOPS / 0.4 * 1e6
@@ -88,7 +89,8 @@ def _late_start(device: MadeDevice, after: bool) -> None:
 
 
 def _pageable(device: MadeDevice, after: bool) -> None:
-    """Copy 64 MiB from pageable memory at 8 GB/s; after the change, from pinned memory at 50 GB/s on another stream."""
+    """Copy 64 MiB from pageable memory at 8 GB/s. After the change, copy from pinned memory at 50 GB/s on another
+    stream."""
     size = 64 << 20
     with device.frame("train.py(33): to_device"), device.inside("aten::to"), device.inside("aten::copy_"):
         if after:
@@ -106,11 +108,12 @@ GPU_PAIRS: dict[str, Program] = {
 }  # fmt: skip
 
 NETWORK = Network(bandwidth=50, latency=8_000)
-"""50 GB/s, and 8 µs per ring step."""
+"""The bandwidth is 50 GB/s, and each ring step takes 8 µs."""
 
 
 def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None) -> dict[bool, Job]:
-    """Return a job before and after a change. Before the change, rank `late` is slower."""
+    """Map False to a job before a change, and True to the job after it. Before the change, the kernels of rank `late`
+    are slower."""
 
     def program(options: dict[str, Any], slower: float, rank: Rank) -> Play:
         return ddp(rank, bucket=1, slower=slower if rank.rank == late else 1.0, **options)
@@ -119,13 +122,13 @@ def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None
 
 
 JOB_PAIRS: dict[str, dict[bool, Job]] = {
-    # Reducing 8 MiB per layer takes 0.3 ms. After the change, the backward pass overlaps the reductions.
+    # It takes 0.3 ms to reduce the 8 MiB of a layer. After the change, the backward pass overlaps the reductions.
     "exposed_reduce": _pair({"overlapped": False}, {}),
-    # A message takes six steps of 8 µs. A layer needs 24 messages before the change and one message after it.
+    # Each message takes six steps of 8 µs. Each layer sends 24 messages before the change, and one after it.
     "small_messages": _pair(
         {"overlapped": False, "size": 3 << 18, "messages": 24}, {"overlapped": False, "size": 3 << 18}
     ),
     # All ranks wait for rank 2, because its kernels take 1.4 times as long.
     "straggler": _pair({"size": 4 << 20}, {"size": 4 << 20}, late=2),
 }
-"""For each finding, the job before the change (False) and after it (True)."""
+"""Maps each kind of problem to the job before the change (False) and after it (True)."""

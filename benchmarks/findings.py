@@ -1,16 +1,16 @@
-"""Score findings on pairs of traces before and after a change, and list false alarms on other traces.
+"""Score findings on pairs of traces from before and after a change, and list false alarms on other traces.
 
     python benchmarks/findings.py [--traces FOLDER] [--gains FOLDER]... [PAIR…]
 
-There are three kinds of pairs. The gains of steps recorded on a CPU (`fixtures/findings`) were measured without the
-profiler. The gains of generated GPU steps and generated jobs (`finding_pairs.py`)
-follow from their construction. For each pair, the benchmark checks that the expected finding is present before the
-change and absent after the change, that its gain has the right sign, that the gain is within 30% of the measured gain,
-and that its interval contains the measured gain. Gains are shares of the time before the change, because a recorded
-step is longer than a step without the profiler. With `--traces`, all findings on these traces are printed.
+There are three kinds of pairs. The first kind is steps that were recorded on a CPU (`fixtures/findings`). Their gains
+were measured without the profiler. The other two are generated GPU steps and generated jobs (`finding_pairs.py`). Their
+gains follow from their construction. For each pair, the expected finding must be present before the change and absent
+after it. Its predicted gain must have the right sign and be within 30% of the measured gain, and its interval must
+contain the measured gain. Gains are given as shares of the time before the change, because the profiler makes recorded
+steps longer. `--traces` prints all findings on the traces in FOLDER.
 
-With `--gains`, only folders written by `benchmarks/record_gains.py` are scored: the predicted gain of each change, from
-a what-if or from findings, is compared with the times of both versions without a profiler.
+`--gains` scores only a FOLDER that `benchmarks/record_gains.py` wrote. It compares the gain that a what-if or the
+findings predict for each change with the times of both versions, measured without a profiler.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ sys.path.insert(0, str(ROOT / "tests"))
 from finding_pairs import GPU_PAIRS, JOB_PAIRS, NETWORK, played, well_tuned  # noqa: E402
 
 RECORDED = ROOT / "fixtures" / "findings"
-# A gain counts as correct if its relative error is at most this large.
+# Maximum relative error of a gain that is still correct.
 SIZE = 0.3
 
-# Expected findings of each pair. Before the change, at least one must be present; after the change, none may be.
+# Expected findings of each pair. One or more must be present before the change, and none after it.
 EXPECTED: dict[str, tuple[str, ...]] = {
     "item": ("host-loop",),
     "attention": ("eager-attention",),
@@ -62,7 +62,7 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "small_messages": ("small-messages",),
     "straggler": ("straggler",),
 }
-# Expected findings of the pairs that were recorded after the detectors were written. The totals do not include them.
+# Expected findings of pairs that were recorded after the detectors had been written. The totals omit these pairs.
 HELD_OUT: dict[str, tuple[str, ...]] = {
     "cross_attention": ("eager-attention",),
     "gated": ("elementwise-chains",),
@@ -94,13 +94,13 @@ GAINS: dict[str, str | list[str]] = {
     "reading": "host-loop",
 }
 NARROW, NARROW_STEP, THIRD, LARGE = 0.4, 0.015, 1 / 3, 0.03
-# No finding suggests these changes: a trace cannot show whether the model still trains well with a larger batch.
+# No finding suggests these changes, because a trace cannot show if a model still trains well with a larger batch.
 UNEXPECTED = ("batch",)
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Expected findings of a pair, and the measured gain as a share of the time before."""
+    """The findings before and after a change, and the measured gain as a share of the time before the change."""
 
     name: str
     before: Findings
@@ -112,9 +112,9 @@ class Truth:
 class Score:
     """The score of one pair.
 
-    `present`: the finding exists before the change; `gone`: it does not exist after the change; `first`: it is on the
-    first screen. `gain` is measured; `predicted`, `low` and `high` come from the finding and are None if it has no
-    gain. All gains are shares of the time before the change.
+    `present` means that the finding exists before the change, `gone` that it does not exist after the change, and
+    `first` that it is on the first screen. `gain` was measured. `predicted`, `low` and `high` come from the finding,
+    and are None if it has no gain. They are all shares of the time before the change.
     """
 
     name: str
@@ -151,7 +151,8 @@ def _mark(flag: bool) -> str:
 
 
 def score(truth: Truth, expected: tuple[str, ...]) -> Score:
-    """Score one pair. Gains of findings with the same id are added, because these findings concern different places."""
+    """Score one pair. If several findings have an expected id, their gains are added, because they concern different
+    places."""
     before = [finding for finding in truth.before if finding.id in expected]
     gains = [finding.gain for finding in before if finding.gain is not None]
     whole = truth.before.makespan_ns
@@ -212,7 +213,7 @@ def tuned_ranks() -> Findings:
 
 
 def shared(folder: Path) -> Iterator[tuple[str, Findings]]:
-    """Yield the findings of every single trace that can be linked, and of jobs with several ranks."""
+    """Yield the findings on each trace that can be linked, and on each job that has several ranks."""
     for kineto in sorted(folder.glob("*/*.json.gz")):
         name = kineto.name.removesuffix(".json.gz").removesuffix(".kineto")
         if ".et." in kineto.name or kineto.parent.name == "et-only":
@@ -239,7 +240,8 @@ def _price(finding: Finding, makespan: int) -> str:
 
 
 def predicted_gain(folder: Path, change: str | list[str]) -> tuple[float, float, float] | None:
-    """Return the predicted gain of a change and its interval, as shares of the untraced step; None if there is none."""
+    """Return the predicted gain of a change and its interval as shares of the untraced step. Return None if there is
+    none."""
     trace = link(folder / "rank-0.et.json.gz", folder / "rank-0.kineto.json.gz")
     if isinstance(change, str):
         found = find_findings(Case([trace]))
@@ -298,7 +300,9 @@ def main() -> None:
     )
     parser.add_argument("--traces", type=Path, help="print all findings on the traces in this folder")
     parser.add_argument("--all", action="store_true", help="print all findings for every pair")
-    parser.add_argument("--gains", type=Path, action="append", help="score a folder that record_gains.py wrote")
+    parser.add_argument(
+        "--gains", type=Path, action="append", help="score the gains in a folder that record_gains.py wrote"
+    )
     options = parser.parse_args()
     if options.gains:
         print_gains(options.gains)

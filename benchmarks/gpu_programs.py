@@ -1,4 +1,4 @@
-"""Programs for `gpu_session.py`: training steps, and changes to them, on a GPU or, at small sizes, on a CPU.
+"""Run the programs of `gpu_session.py`. They are training steps and changes to these, for a GPU or (smaller) for a CPU.
 
     python benchmarks/gpu_programs.py about                 # describe the machine as JSON
     python benchmarks/gpu_programs.py amp --steps 8         # run a program that contains no etplus code
@@ -6,7 +6,8 @@
     python benchmarks/gpu_programs.py item --time           # time both steps without a profiler and print JSON
     python benchmarks/gpu_programs.py capture --out FOLDER  # record a graph capture; needs etplus
 
-`--device cpu --small` is the dry run. Needs PyTorch; `families` (programs.py) and `capture` also need etplus.
+`--device cpu --small` selects a dry run. PyTorch is required. The programs from programs.py and `capture` also require
+etplus.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """The device that runs the programs, and the size of the programs."""
+    """The device that runs the programs. If `small` is true, it is a dry run with small sizes."""
 
     device: str
     small: bool
@@ -50,7 +51,7 @@ class Machine:
         return self.device.startswith("cuda")
 
     def size(self, large: int, small: int) -> int:
-        """Return `large` on a GPU and `small` in a dry run."""
+        """Return `large`, or `small` in a dry run."""
         return small if self.small else large
 
     def synchronize(self) -> None:
@@ -59,7 +60,7 @@ class Machine:
 
 
 class Block(nn.Module):  # type: ignore[misc, unused-ignore]
-    """A transformer block. If `fused` is false, attention consists of separate operators."""
+    """A transformer block. If `fused` is false, its attention consists of separate operators."""
 
     def __init__(self, width: int, *, fused: bool = True) -> None:
         super().__init__()
@@ -79,7 +80,7 @@ class Block(nn.Module):  # type: ignore[misc, unused-ignore]
 
 
 def blocks(machine: Machine, count: int = 2, **options: Any) -> nn.Module:
-    """Return transformer blocks and a head."""
+    """Return a model with transformer blocks and an output layer."""
     width = machine.size(512, 32)
     return nn.Sequential(*(Block(width, **options) for _ in range(count)), nn.Linear(width, 16)).to(machine.device)
 
@@ -89,7 +90,7 @@ def tokens(machine: Machine) -> torch.Tensor:
     return torch.randn(machine.size(8, 2), machine.size(512, 16), machine.size(512, 32), device=machine.device)
 
 
-# Each program runs optimizer steps or, if it has no optimizer, forward passes. `etplus record` detects these steps.
+# Each program runs optimizer steps, or forward passes if it has no optimizer. `etplus record` detects these steps.
 
 
 def train(machine: Machine, steps: int) -> None:
@@ -102,7 +103,7 @@ def train(machine: Machine, steps: int) -> None:
 
 
 def amp(machine: Machine, steps: int) -> None:
-    """Train in mixed precision with a scaled loss and batches from pinned memory, with the same hooks as `train`."""
+    """Train in mixed precision, with loss scaling, batches from pinned memory, and the same hooks as `train`."""
     model = with_truth(blocks(machine))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     scaler = torch.amp.GradScaler(machine.device, enabled=machine.cuda)
@@ -124,7 +125,7 @@ def compiled(machine: Machine, steps: int) -> None:
 
 
 def graphs(machine: Machine, steps: int) -> None:
-    """Train with forward and backward captured into CUDA graphs before the first step."""
+    """Capture forward and backward passes into CUDA graphs, and then train."""
     model = blocks(machine)
     if machine.cuda:
         model = torch.cuda.make_graphed_callables(model, (tokens(machine),))
@@ -132,13 +133,13 @@ def graphs(machine: Machine, steps: int) -> None:
 
 
 def ddp(machine: Machine, steps: int) -> None:
-    """Train under DistributedDataParallel with one rank."""
+    """Train with DistributedDataParallel on a single rank."""
     with group(machine):
         trained(machine, nn.parallel.DistributedDataParallel(blocks(machine)), steps)
 
 
 def fsdp(machine: Machine, steps: int) -> None:
-    """Train under FSDP (`fully_shard`) with one rank."""
+    """Train with FSDP (`fully_shard`) on a single rank."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -167,7 +168,7 @@ def trained(machine: Machine, model: nn.Module, steps: int) -> None:
 
 @contextlib.contextmanager
 def group(machine: Machine) -> Iterator[None]:
-    """Provide a process group with one rank."""
+    """Create a process group with a single rank for the duration of the context."""
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("nccl" if machine.cuda else "gloo", store=store, rank=0, world_size=1)
     try:
@@ -177,7 +178,8 @@ def group(machine: Machine) -> Iterator[None]:
 
 
 def with_truth(model: nn.Module) -> nn.Module:
-    """Put an annotation `truth: MODULE` around the work of each module, and around each backward node of the module."""
+    """Put an annotation `truth: MODULE` around the forward pass of every module, and around each of its backward
+    nodes."""
     truth = Truth(model)
     opened: list[Any] = []
 
@@ -211,14 +213,15 @@ def family(name: str, machine: Machine, steps: int) -> None:
 
 
 def capture(machine: Machine, out: Path, steps: int) -> None:
-    """Capture a graph while both observers are active, then record its replays. On a CPU, run without a graph."""
+    """Capture a graph while the ET observer and the profiler are active. Then record its replays. A CPU runs the model
+    without a graph."""
     from etplus.recording.record import record
 
     model, x = with_truth(blocks(machine)).eval(), tokens(machine)
     with torch.no_grad():
         side = torch.cuda.Stream() if machine.cuda else None
-        with torch.cuda.stream(side):  # The value `None` selects no stream.
-            model(x)  # This run sets up the libraries before the capture begins.
+        with torch.cuda.stream(side):  # If it is None, no stream is selected.
+            model(x)  # Let the libraries initialize before the capture.
         machine.synchronize()
         with record(out, wait=0, warmup=1, active=steps, graphs=True, with_stack=True, link=False) as recording:
             graph = torch.cuda.CUDAGraph() if machine.cuda else None
@@ -234,11 +237,11 @@ def capture(machine: Machine, out: Path, steps: int) -> None:
                 recording.step()
 
 
-# Each function returns a step, either before or after a change.
+# Each of these functions returns a step, either from before or from after a change.
 
 
 def training_step(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Optimizer | None = None) -> Step:
-    """Return a training step of a model: forward, backward, optimizer."""
+    """Return a training step of a model with forward pass, backward pass and optimizer."""
     update = optimizer or torch.optim.SGD(model.parameters(), 1e-4, foreach=True)
 
     def step() -> torch.Tensor:
@@ -252,7 +255,7 @@ def training_step(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Opti
 
 
 def item(after: bool, machine: Machine) -> Step:
-    """Return a step that reads the loss eight times; after the change, the step does not read the loss."""
+    """Return a step that reads the loss eight times. After the change, the step does not read the loss."""
     run = training_step(blocks(machine, 1), tokens(machine))
 
     def step() -> None:
@@ -271,7 +274,7 @@ def attention(after: bool, machine: Machine) -> Step:
 
 
 class Formula(nn.Module):  # type: ignore[misc, unused-ignore]
-    """GELU computed by its formula, then scaled and shifted."""
+    """Compute GELU from its formula, and then scale and shift the result."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -321,7 +324,7 @@ def optimizer(after: bool, machine: Machine) -> Step:
 
 
 def launches(after: bool, machine: Machine) -> Step:
-    """Return a step that launches many small kernels, one by one or as CUDA graphs."""
+    """Return a step that launches many small kernels. After the change, CUDA graphs launch them."""
     layers = [layer for _ in range(machine.size(32, 4)) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())]
     model, x = nn.Sequential(*layers).to(machine.device), torch.randn(64, 64, device=machine.device)
     if after and machine.cuda:
@@ -352,7 +355,8 @@ def recomputation(after: bool, machine: Machine) -> Step:
 
 
 def layout(after: bool, machine: Machine) -> Step:
-    """Return a step with half-precision convolutions in the channels-first or the channels-last layout."""
+    """Return a step with half-precision convolutions in channels-first layout, or in channels-last layout after the
+    change."""
     width, kind = machine.size(128, 8), torch.float16 if machine.cuda else torch.float32
     model = nn.Sequential(*(nn.Conv2d(width, width, 3, padding=1) for _ in range(4))).to(machine.device, kind)
     x = torch.randn(machine.size(32, 2), width, machine.size(56, 8), machine.size(56, 8), device=machine.device)
@@ -379,7 +383,8 @@ _ROUNDS, _BLOCK = 20, 10
 
 
 def timed(change: Callable[[bool, Machine], Step], machine: Machine) -> dict[str, float]:
-    """Return the step times before and after the change in ns: first deciles over alternating blocks of steps."""
+    """Return the step times in ns before and after a change. They are the 10th percentiles over alternating blocks of
+    steps."""
     steps = [change(False, machine), change(True, machine)]
     rounds, block = (3, 1) if machine.small else (_ROUNDS, _BLOCK)
     taken: list[list[float]] = [[], []]

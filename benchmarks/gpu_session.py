@@ -1,17 +1,19 @@
-"""Run a session on a machine with a GPU: record pairs, link them, check them against the truth, and write a report.
+"""Test etplus on a machine with a GPU: record pairs, link them, check them against the truth, and write a report.
 
     python benchmarks/gpu_session.py OUT                      # run all parts in about 20 minutes
     python benchmarks/gpu_session.py OUT --only amp capture   # run only these parts and keep the other results in OUT
     python benchmarks/gpu_session.py OUT --dry-run            # run small programs on the CPU
     python benchmarks/gpu_session.py OUT --python PYTHON      # use PyTorch from another environment
 
-The parts are: programs recorded by `etplus record` (training, mixed precision, compiled, CUDA graphs, DDP and FSDP with
-one rank, inference, families from programs.py), a capture of CUDA graphs, operators that are measured again, and
-changes. Each change is recorded and timed before and after, and compared with the predictions of the findings. If a
-part fails or no time is left (`--minutes`), the report gives the reason, and the other parts continue. The script
-writes report.md, report.json, a file per part, and the traces to OUT.
+The session has four kinds of parts. Programs are recorded by `etplus record` (training, mixed precision, torch.compile,
+CUDA graphs, DDP and FSDP with one rank, inference, model families from programs.py). A CUDA graph is captured and
+replayed. Recorded operators are measured again. Changes test the findings. For each change, the versions before and
+after it are recorded and timed, and the gain is compared with the predictions of the findings. If a part fails or
+exceeds the time limit (`--minutes`), the report states the reason, and the session continues with the other parts. OUT
+contains report.md, report.json, a file for each part, and the traces.
 
-Works from a checkout; only the dependencies of etplus must be installed. The exit status is 0, or 1 if a part failed.
+The script works from a checkout. Only the dependencies of etplus must be installed. The exit status is 1 if a part
+failed, otherwise 0.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("train", "amp", "compiled", "graphs", "ddp", "fsdp", "inference")
 FAMILIES = ("vit", "resnet", "gpt_randint", "recommender")
-# For each change, the finding that should suggest it.
+# Maps each change to the finding that should suggest it.
 EXPECTED = {
     "item": "synchronizing-calls", "attention": "eager-attention", "elementwise": "elementwise-chains",
     "tf32": "float32-without-tf32", "pageable": "pageable-copies", "optimizer": "optimizer-loop",
@@ -59,10 +61,10 @@ class Session:
         return ["--device", "cpu", "--small"] if self.dry else ["--device", "cuda"]
 
     def run(self, *words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command until it ends.
+        """Run a command, and wait until it ends.
 
         Raises:
-            PartError: the command failed although `check` requires success, or no time is left.
+            PartError: the time is up, or `check` is True and the command failed.
         """
         left = self.deadline - time.monotonic()
         if left <= 0:
@@ -85,7 +87,7 @@ class Session:
         return self.run(python, "-m", "etplus", *words)
 
     def record(self, name: str, *words: str) -> Path:
-        """Record a program with `etplus record` and return the folder of its traces."""
+        """Record a program with `etplus record`. Return the folder that contains its traces."""
         folder = self.out / "traces" / "-".join([name, *(word.strip("-") for word in words)])
         program = [self.python, HERE / "gpu_programs.py", name, *self.device, "--steps", STEPS[1], *words]
         said = self.etplus("record", "--steps", STEPS[0], "-o", folder, "--", *program).stderr
@@ -139,7 +141,7 @@ def untraced(trace: Any) -> Facts:
 
 
 def captured(session: Session) -> Facts:
-    """Record a graph with its capture, and report how many replayed kernels were linked to the right operator."""
+    """Record a graph and its capture. Report how many of its replayed kernels are linked to the right operator."""
     from etplus.linker import link
     from gpu_truth import check_captured, events_of
 
@@ -175,7 +177,7 @@ def measured(session: Session) -> Facts:
 
 
 def changed(session: Session, name: str) -> Facts:
-    """Measure a change without a profiler, and compare the result with the findings on the recordings."""
+    """Time a change without a profiler. Compare the gain with the findings on the recordings."""
     from etplus import link
 
     times = json.loads(session.program(name, "--time").stdout.splitlines()[-1])
@@ -231,7 +233,7 @@ def run_part(session: Session, name: str) -> Facts:
         state = {"facts": facts, "problems": problems(name, facts, dry=session.dry)}
     except PartError as error:
         state = {"failed": str(error)}
-    except Exception as error:  # The session also reports readers and findings that failed.
+    except Exception as error:  # The report also lists unexpected errors.
         state = {"failed": f"{type(error).__name__}: {error}"}
     return {"part": name, "seconds": round(time.monotonic() - begin, 1), "dry_run": session.dry, **state}
 
@@ -300,10 +302,10 @@ def _of(checked: tuple[int, int]) -> str:
 
 
 def make_importable(out: Path) -> str:
-    """Return a PYTHONPATH that contains etplus and its dependencies, for any Python of this version."""
+    """Return a PYTHONPATH with etplus and its dependencies. It works for any interpreter of the same Python version."""
     folder = out.resolve() / ".path"
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "etplus").is_symlink():  # The repository root is the package `etplus`.
+    if not (folder / "etplus").is_symlink():  # The root of the repository is the package `etplus`.
         (folder / "etplus").symlink_to(HERE.parent, target_is_directory=True)
     sys.path[:0] = [str(folder), str(HERE)]
     here = [path for path in sys.path if "site-packages" in path and Path(path).is_dir()]
@@ -313,13 +315,13 @@ def make_importable(out: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT")
-    parser.add_argument("--dry-run", action="store_true", help="try small programs on the CPU")
+    parser.add_argument("--dry-run", action="store_true", help="run small programs on the CPU instead")
     parser.add_argument(
-        "--python", default=sys.executable, help="Python interpreter with PyTorch; must have the version of this one"
+        "--python", default=sys.executable, help="Python interpreter with PyTorch, of the same version as this one"
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=list(PARTS), help=", ".join(PARTS))
     parser.add_argument(
-        "--minutes", type=float, default=60, help="time limit; parts not done by then fail (default: %(default)g)"
+        "--minutes", type=float, default=60, help="time limit after which unfinished parts fail (default: %(default)g)"
     )
     options = parser.parse_args()
     kept = options.out / "parts"

@@ -1,9 +1,10 @@
-"""Check a linked pair against the ids and annotations in its files. The check uses no code of the linker.
+"""Check the links of a pair against the ids and annotations in its files. The check does not use any code of the
+linker.
 
-Ids: a linked operator of the ET and its Kineto event must have the same id in both files.
-Ranges: `gpu_programs.with_truth` puts an annotation `truth: MODULE` around the work of each module and of its backward
-nodes. The innermost annotation around an operator, or around the call that launched a kernel, names the right module.
-Captures: kernels of a replayed graph must run in the order in which the capture launched them.
+Ids: if an operator in the ET is linked to a Kineto event, both must have the same id in their files. Modules:
+`gpu_programs.with_truth` puts an annotation `truth: MODULE` around the forward pass and the backward nodes of every
+module. The innermost annotation around an operator, or around the launch of a kernel, contains the correct module.
+Captures: the kernels of a replayed graph must run in the order in which they were launched during capture.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Compare the cost of `trace-link` across releases (benchmarks/history.json), as ratios to orjson in the same run.
+"""Compare the cost of `trace-link`, relative to orjson in the same run, across releases (benchmarks/history.json).
 
     python benchmarks/history.py                                     # compare this version with earlier releases
     python benchmarks/history.py --record 0.3.0                      # also store the result
     python benchmarks/history.py --record 0.1.0 --package FOLDER     # measure the version in FOLDER/etplus
 
-For each layout of a pair (as written, minified, gzipped), `orjson.loads` and the command alternate, each in a separate
-process. Ratios of CPU time (user and system) hardly depend on the machine and its load. Memory is the peak of all
-processes of the command together; shared pages count once.
+The benchmark runs `orjson.loads` and the command alternately on each layout of a pair (as written, minified, gzipped).
+Each run is a separate process. The ratio of CPU times (user and system) hardly depends on the machine and its load.
+Memory is the peak of the total over all processes of the command. A shared page is counted once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ import msgspec
 HISTORY = Path(__file__).with_name("history.json")
 LAYOUTS = ("indented", "minified", "gzipped")
 MEASURES = ("cpu", "memory")
-# Ratios vary by a few percent.
-# A release has regressed if it costs more than the cheapest release by at least this factor.
+# The ratios vary by a few percent between runs.
+# A release is reported as a regression if its cost exceeds this multiple of the cheapest release's cost.
 _SLACK = 1.1
 _TICK_S, _PAUSE = 0.02, 20
 _COMMAND = "import sys; from etplus.cli.main import trace_link; sys.exit(trace_link(sys.argv[1:]))"
@@ -42,7 +42,7 @@ Ratios = dict[str, dict[str, float]]
 
 
 class Cost(NamedTuple):
-    """CPU time in s, and memory of all processes in MB."""
+    """CPU time in s, and peak memory of all processes in MB."""
 
     cpu: float
     memory: float
@@ -62,7 +62,7 @@ def lay_out(pair: list[str], folder: Path) -> dict[str, list[str]]:
 
 
 def measure(layouts: dict[str, list[str]], runs: int, package: Path | None = None) -> Ratios:
-    """Return the minimum cost of linking divided by the minimum cost of loading, per layout."""
+    """Map each layout to the minimum cost of linking divided by the minimum cost of loading."""
     environment = os.environ | ({"PYTHONPATH": str(package)} if package else {})
     ratios: Ratios = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def measure(layouts: dict[str, list[str]], runs: int, package: Path | None = Non
 
 
 def cost(command: list[str], environment: dict[str, str]) -> Cost:
-    """Run a command, and sample the memory of its processes until it ends."""
+    """Run a command. Sample the memory of its processes until it ends."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     most = 0.0
     while True:
@@ -90,9 +90,9 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
             break
         begin = time.process_time()
         most = max(most, sum(map(_held, _family(process.pid))))
-        # Each sample takes milliseconds if the processes use gigabytes.
+        # A sample takes milliseconds if the processes use gigabytes, so this adapts the pause.
         time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))
-    if process.returncode not in (0, 3):  # Exit status 3 means that too few operators were linked.
+    if process.returncode not in (0, 3):  # Status 3: too few operators were linked.
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     return Cost(usage.ru_utime + usage.ru_stime, most or usage.ru_maxrss / 1024)
 
@@ -114,7 +114,7 @@ def _held(pid: int) -> float:
 
 
 def read_history(file: Path = HISTORY) -> dict[str, Ratios]:
-    """Return the ratios per release, oldest release first."""
+    """Map releases to cost ratios, oldest release first."""
     history: dict[str, Ratios] = json.loads(file.read_text()) if file.exists() else {}
     return history
 
@@ -124,7 +124,7 @@ def record(release: str, ratios: Ratios, file: Path = HISTORY) -> None:
 
 
 def lines(history: dict[str, Ratios], current: Ratios) -> list[str]:
-    """Return one row per release (the current version last), followed by the regressions."""
+    """Return one row per release, then a row for the current version, then the regressions."""
     rows = [f"{'trace-link / orjson':20}" + "".join(f"{layout:>20}" for layout in LAYOUTS)]
     rows.append(f"{'':20}" + "".join(f"{of:>10}" for _ in LAYOUTS for of in MEASURES))
     for name, ratios in [*history.items(), ("this", current)]:
@@ -141,13 +141,15 @@ def main() -> None:
     from bench_link import MORE, default_pair, in_child
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", metavar="RELEASE", help="store the ratios under this release")
+    parser.add_argument("--record", metavar="RELEASE", help="store the ratios under the name of this release")
     parser.add_argument("--package", type=Path, metavar="FOLDER", help="measure the version in FOLDER/etplus")
     parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
-    parser.add_argument("--pair", type=Path, help="prefix of another pair: PAIR.et.json.gz and PAIR.kineto.json.gz")
-    parser.add_argument("--times", type=int, default=MORE, help=f"number of repetitions of the pair (default: {MORE})")
+    parser.add_argument("--pair", type=Path, help="use the pair PAIR.et.json.gz and PAIR.kineto.json.gz")
     parser.add_argument(
-        "--history", type=Path, default=HISTORY, help="file that stores the ratios (default: next to this script)"
+        "--times", type=int, default=MORE, help="how many times to repeat the pair (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--history", type=Path, default=HISTORY, help="file that stores the ratios (default: history.json here)"
     )
     arguments = parser.parse_args()
     prefix, times = (arguments.pair, 1) if arguments.pair else default_pair()

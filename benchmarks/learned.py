@@ -1,14 +1,14 @@
-"""Compare learned predictors with baselines on a CPU sweep, while graphs, structures or families are held out.
+"""Compare learned predictors with baselines on a CPU sweep. Graphs, structures or families are held out.
 
     python benchmarks/learned.py OUT                    # test all kinds of folds; sweep_cpu.py recorded OUT
     python benchmarks/learned.py OUT --by family
     python benchmarks/learned.py OUT --time 200000      # time the training on this many nodes
 
 The graphs come from the dataset OUT/npz. `etplus convert RECORDINGS --to npz --split graph -o OUT/npz` creates such a
-dataset from other recordings. A fold holds out a fifth of the graphs, a fifth of the structures (MODEL of
-MODEL__VARIANT), one family (the first word of MODEL), or one of the inner batch sizes (VARIANT begins with bBATCH).
-Early stopping uses another part of the same kind or, if batch sizes are held out, a fifth of the graphs. Errors are
-computed over all folds together; tau and pairs are means over the folds.
+dataset from other recordings. Graphs are named MODEL__VARIANT. A fold holds out a fifth of the graphs, a fifth of the
+structures (MODEL), one family (the first word of MODEL), or one of the inner batch sizes (VARIANT begins with bBATCH).
+For early stopping, another part of the same kind is used. If batch sizes are held out, it is a fifth of the graphs.
+Errors are pooled over all folds. Kendall's tau and the share of ordered pairs are averaged over the folds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-# This must precede the import of torch, whose spinning threads would compete for cores.
+# This must precede the import of torch. Otherwise, spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
@@ -36,7 +36,7 @@ Fold = tuple[list[GraphArrays], list[GraphArrays], list[GraphArrays]]
 
 
 def folds(graphs: Sequence[GraphArrays], by: str) -> Iterator[tuple[str, Fold]]:
-    """Yield the folds by name, each with the graphs for training, early stopping and prediction."""
+    """Yield each fold as (name, (graphs for training, graphs for early stopping, graphs to predict))."""
     structures = sorted({graph.model for graph in graphs})
     families = sorted({name.partition("_")[0] for name in structures})
     if by == "family":
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--by", nargs="+", choices=("graph", "structure", "family", "batch"),
                         default=("graph", "structure", "family"))  # fmt: skip
-    parser.add_argument("--time", type=int, metavar="NODES", help="time the training on NODES nodes and exit")
+    parser.add_argument("--time", type=int, metavar="NODES", help="only measure the time to train on this many nodes")
     arguments = parser.parse_args()
     graphs = [graph for split in SPLITS for graph in read_dataset(arguments.out / "npz", split)]
     graphs.sort(key=lambda graph: graph.name)

@@ -1,4 +1,4 @@
-"""Score any linker's output against pairs whose links are known.
+"""Score the output of any linker on pairs of traces with known links.
 
     python benchmarks/linker_suite.py --pairs pairs          # write the pairs of all cases and their index
     python benchmarks/linker_suite.py train_cpu.json gpu_shaped_from_cpu.0.et --json verdicts.json
@@ -6,10 +6,10 @@
 The name of an output must begin with the name of its case. The exit status is 0 if all tests passed, 1 if some failed,
 and 2 for wrong usage.
 
-A case is an Execution Trace and a Kineto trace that were recorded so that every link is known: ids match one to one,
-see fixtures/README.md. For each device event, the operator around the launching call is also known. An output is an ET+
-in JSON, from etplus or Chakra's linker, or a Chakra trace (.et). Facts that an output does not record are reported as
-untested.
+A case is an Execution Trace and a Kineto trace. Every link is known, because they were recorded with ids that match one
+to one (see fixtures/README.md). The operator that encloses the launch of each device event is also known. An output is
+either an ET+ JSON file (from etplus or Chakra's linker) or a Chakra trace (.et). If an output does not contain a fact,
+it is reported as untested.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from etplus.trace.errors import EtplusError, UsageError
 from etplus.trace.kinds import CPU, GPU
 from etplus.trace.text_tables import render, terminal_width
 
-# Two times count as equal if they differ by at most 1 µs, the resolution of some linkers.
+# Times may differ by up to 1 µs, because some linkers have this resolution.
 _CLOSE_NS = 1000
 _GAPS = 0.02
-"""Share of the span that may be missing. The fault in Chakra's issue 220 loses 2 to 20%."""
+"""An output may lose at most this share of the span. The bug in Chakra's issue 220 loses 2 to 20% of it."""
 
 
 class LinkerCase(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class LinkerCase(msgspec.Struct, frozen=True):
 
 
 class DeviceTruth(NamedTuple):
-    """A device event, and the operator that encloses its launch: times in ns, name, and node id in the ET."""
+    """A device event with times in ns. `parent` is the node id of the operator that encloses its launch."""
 
     ts: int
     dur: int
@@ -72,10 +72,10 @@ class DeviceTruth(NamedTuple):
 
 @dataclass(frozen=True)
 class CaseTruth:
-    """The known facts of a case.
+    """The facts that are known about a case.
 
-    `calls` maps node ids in the ET to start, duration in ns, and thread. `device` lists the device events that have an
-    operator.
+    `calls` maps node ids in the ET to (start in ns, duration in ns, thread). `device` lists all device events that have
+    an operator.
     """
 
     calls: dict[int, tuple[int, int, Any]]
@@ -98,7 +98,8 @@ class OutputNode:
 
 @dataclass
 class Output:
-    """Output of a linker: nodes by id, and their dependencies, or None if the output records no dependencies."""
+    """The output of a linker. `needs` maps nodes to their dependencies, or is None if the output does not contain
+    any."""
 
     nodes: dict[int, OutputNode]
     needs: dict[int, set[int]] | None
@@ -129,7 +130,8 @@ def cases() -> tuple[LinkerCase, ...]:
 
 
 def case_of(file: str, name: str | None = None) -> LinkerCase:
-    """Return the named case, or the case with the longest name that the output's file name begins with.
+    """Return the case with this name. If there is no name, return the case with the longest name at the start of the
+    file name.
 
     Raises:
         UsageError: there is no such case.
@@ -157,7 +159,8 @@ def write_pairs(folder: Path) -> list[str]:
 
 
 def truth(case: LinkerCase) -> CaseTruth:
-    """Return the known facts of a case: from the ids that PyTorch wrote, and from the calls around each launch."""
+    """Return the facts that are known about a case from the ids that PyTorch wrote and from the calls around each
+    launch."""
     source = files("etplus.fixtures")
     known = msgspec.json.decode((source / case.truth).read_bytes())
     events = msgspec.json.decode(gzip.decompress((source / case.kineto).read_bytes()))["traceEvents"]
@@ -224,7 +227,7 @@ def _of_chakra(path: str | os.PathLike[str]) -> Output:
 
 
 def run_case(case: LinkerCase, output: Output) -> tuple[Verdict, ...]:
-    """Compare an output with the known facts."""
+    """Run all tests of an output against the known facts."""
     known = truth(case)
     return tuple(test(case, known, output) for test in _TESTS)
 
@@ -251,7 +254,7 @@ def _times(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _shift(known: CaseTruth, output: Output) -> int:
-    """Return the most frequent clock offset between operators in the output and the same operators in the trace."""
+    """Return the most common offset between the times of operators in the output and in the Kineto trace, in ns."""
     ahead = Counter(
         round((output.nodes[node].ts - ts) / _CLOSE_NS)
         for node, (ts, _, _) in known.calls.items()
@@ -261,7 +264,8 @@ def _shift(known: CaseTruth, output: Output) -> int:
 
 
 def _device_pairs(known: CaseTruth, output: Output) -> list[tuple[DeviceTruth, OutputNode | None]]:
-    """Pair the device events that have an operator with output nodes, by name and start or otherwise by order."""
+    """Pair the device events that have an operator with nodes of the output. Match them by name and start, or else by
+    order."""
     shift = _shift(known, output)
     left: dict[str, list[OutputNode]] = defaultdict(list)
     for node in sorted((node for node in output.nodes.values() if node.on_device), key=lambda one: (one.ts, one.id)):
@@ -294,7 +298,7 @@ def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _callers(node: OutputNode, output: Output) -> set[int]:
-    """Return the parents of device nodes, and skip runtime nodes that the ET does not contain."""
+    """Return the parents of a device node. If a parent is a runtime node, also return the parents of that node."""
     found: set[int] = set()
     for parent in node.parents:
         found.add(parent)
@@ -304,7 +308,7 @@ def _callers(node: OutputNode, output: Output) -> set[int]:
 
 
 def _successors(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
-    """Test for Chakra's issue 215: GPU nodes had no successors, so nothing ever waited for the device."""
+    """Test for Chakra's issue 215, in which GPU nodes had no successors, so that nothing ever waited for the device."""
     text = "device events, except the last of each stream, that some node depends on (Chakra issue 215)"
     if output.needs is None:
         return Verdict("successors", case.followed, 0, None, text)
@@ -322,7 +326,7 @@ def _successors(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _gaps(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
-    """Test for Chakra's issue 220: the time between topmost operators was lost."""
+    """Test for Chakra's issue 220, in which the time between topmost operators was lost."""
     text = "µs between the topmost calls of each thread that the output keeps (Chakra issue 220)"
     if not case.gaps_us:
         return Verdict("gaps", 0, 0, None, text)
@@ -347,7 +351,7 @@ def gaps_ns(calls: Iterable[tuple[int, int, Any]]) -> int:
 
 
 def _longest_path(output: Output) -> int:
-    """Return the duration of the longest chain of dependencies in ns, ignoring nodes on a cycle."""
+    """Return the duration of the longest chain of dependencies in ns. Nodes on a cycle are ignored."""
     needs = output.needs or {}
     waits = {node: len(needs.get(node, set()) & output.nodes.keys()) for node in output.nodes}
     follows: dict[int, list[int]] = defaultdict(list)
@@ -394,10 +398,12 @@ def counts_of(case: LinkerCase) -> dict[str, float]:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Score a linker's output against pairs whose links are known.")
-    parser.add_argument("files", nargs="*", metavar="OUTPUT", help="ET+ or .et file that a linker wrote for a case")
-    parser.add_argument("--case", metavar="NAME", help="the outputs' test case (default: taken from the file names)")
-    parser.add_argument("--pairs", metavar="FOLDER", help="write the pairs of all cases and their index to FOLDER")
+    parser = argparse.ArgumentParser(description="Score a linker's output on pairs of traces with known links.")
+    parser.add_argument(
+        "files", nargs="*", metavar="OUTPUT", help="ET+ or .et file that a linker wrote for a test case"
+    )
+    parser.add_argument("--case", metavar="NAME", help="case that all outputs belong to (default: from the file names)")
+    parser.add_argument("--pairs", metavar="FOLDER", help="write the input pairs of all cases and an index to FOLDER")
     parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON")
     arguments = parser.parse_args(words)
     if bool(arguments.files) == bool(arguments.pairs):

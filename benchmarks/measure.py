@@ -1,13 +1,14 @@
-"""Compare operators measured on this machine with their recording, and score predictions that use the measured times.
+"""Compare the times of operators measured on this machine with recorded times, and score predictions that use them.
 
     python benchmarks/measure.py programs                            # predict a larger batch of each program
     python benchmarks/measure.py ratio TRACE…                        # ratio of executed to recorded times in ET+ files
     python benchmarks/measure.py batch SMALL.json.gz LARGE.json.gz   # predict the larger batch from the smaller one
     python benchmarks/measure.py repro TRACE… --count 100            # run scripts of random operators
 
-Needs PyTorch. Uses one thread; other work on the machine distorts all results. The speed of a shared machine changes
-from second to second. `programs` therefore records a program at the two batch sizes in turn and measures it between
-recordings. It predicts each recording at the larger batch from the preceding one and prints the median errors.
+Needs PyTorch. The script uses one thread. Other work on the machine distorts all results. The speed of a shared machine
+varies from second to second. Therefore, `programs` alternates between recordings at the two batch sizes, and measures
+operators in between. It predicts each recording at the larger batch size from the recording before it, and prints the
+median errors.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ POOLED = 4
 
 
 def ratio(files: Sequence[str]) -> None:
-    """Print the executed share and the ratio of executed to recorded times, per trace and for all traces together."""
+    """Print the share of the time that was executed, and the ratio of executed to recorded times, per trace and in
+    total."""
     pooled = list[float]()
     for file in files:
         found = measure(etplus.load(file), options=ONE_THREAD)
@@ -77,7 +79,8 @@ def _error(
 
 
 def programs(only: str, rounds: int, pairs: int) -> None:
-    """Predict each program at the larger batch size from the smaller one, and compare measured with recorded times."""
+    """Predict each program at the larger batch size from the smaller one. Compare measured with recorded operator
+    times."""
     torch.set_num_threads(1)
     pooled, errors = list[float](), list[tuple[float, float]]()
     for name in PROGRAMS:
@@ -99,7 +102,7 @@ def programs(only: str, rounds: int, pairs: int) -> None:
 
 
 def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured]:
-    """Return the median errors with recorded and with measured times, and the measured times at both batch sizes."""
+    """Return the median error with recorded times, the median error with measured times, and the measured operators."""
     change, recordings = batch_change(LARGE), [_pair(name)]
     derived = reshaped(recordings[0][0], change).trace
     recordings += [_pair(name) for _ in range(rounds * pairs)]
@@ -117,14 +120,14 @@ def _program(name: str, rounds: int, pairs: int) -> tuple[float, float, Measured
 
 
 def _pair(name: str) -> tuple[Trace, Trace]:
-    """Record a program twice, with the second recording directly after the first."""
+    """Record a program at both batch sizes, one directly after the other."""
     sizes = [Sizes(batch, SEQUENCE, WIDTH, WAIT + WARM + STEPS) for batch in (SMALL, LARGE)]
     small, large = (recorded(name, size, STEPS) for size in sizes)
     return small, large
 
 
 def repro(files: Sequence[str], count: int) -> None:
-    """Count how many operator scripts succeed in a Python without etplus."""
+    """Print how many operator scripts run successfully in a Python interpreter without etplus."""
     able = [
         (Path(file).name, one)
         for file in files
@@ -139,7 +142,7 @@ def repro(files: Sequence[str], count: int) -> None:
         subprocess.run([sys.executable, "-I", "all.py"], cwd=folder, check=True)
 
 
-# This program runs one script after another, so PyTorch is imported only once.
+# This program runs all scripts one after another, so that PyTorch is imported only once.
 RUN_ALL = """
 import pathlib, runpy, sys
 sys.modules["etplus"] = None
@@ -157,9 +160,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("programs", "ratio", "batch", "repro"))
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--only", default="", help="run only programs whose names contain this text")
-    parser.add_argument("--rounds", type=int, default=4, help="number of passes over the operators of a program")
-    parser.add_argument("--pairs", type=int, default=3, help="recordings per round for each program and batch size")
+    parser.add_argument("--only", default="", help="run only programs with this text in their names")
+    parser.add_argument("--rounds", type=int, default=4, help="how many times to measure the operators of a program")
+    parser.add_argument("--pairs", type=int, default=3, help="recordings of each program and batch size per round")
     parser.add_argument("--count", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.what != "programs" and not arguments.files:

@@ -1,9 +1,9 @@
-"""Print, for each trace, the shares of GPU time for which the operator, phase, module or source line is unknown.
+"""Print the shares of GPU time in each trace for which the operator, phase, module or source line is unknown.
 
     python benchmarks/origins.py ../shared/traces/*/*.json.gz
 
-For traces without GPU events, the shares refer to the CPU self time of operators. If an ET is next to a trace, the two
-are linked. `neither` is the time with neither a module nor a phase; at most 5% is accepted if modules or
+If a trace has no GPU events, they are shares of the CPU self time of operators. If an ET is next to a trace, the two
+are linked. `neither` is the share that has neither a module nor a phase. At most 5% is accepted if modules or
 annotations were recorded.
 """
 
@@ -24,7 +24,8 @@ HEADS = ("trace", "time ms", "no operator", "no phase", "no module", "no line", 
 
 
 def shares(trace: Trace) -> dict[str, float]:
-    """Return the total ms of GPU events (or operators), and the shares that lack an operator, phase, module or line."""
+    """Return the total time of GPU events (or operators) in ms, and the shares without an operator, phase, module or
+    line."""
     trace = with_unattached(trace)
     origin, gpu = trace.origin, trace.gpu
     if len(gpu):
@@ -55,7 +56,9 @@ def recorded(trace: Trace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; linked with the ET next to them if any")
+    parser.add_argument(
+        "kineto", nargs="+", type=Path, help="Kineto traces (linked with the ET in the same folder, if any)"
+    )
     print("{:32} {:>9} {:>11} {:>9} {:>9} {:>8} {:>8}  {}".format(*HEADS))
     for path in parser.parse_args().kineto:
         et = path.with_name(path.name.replace(".kineto.", ".et."))
@@ -64,7 +67,7 @@ def main() -> None:
         try:
             trace = link(et if et != path and et.exists() else None, path)
         except EtplusError:
-            continue  # the file is not a Kineto trace
+            continue  # not a Kineto trace
         ms, *parts = shares(trace).values()
         cells = "".join(
             f"{f'{100 * part:.1f}%':>{width}}" for part, width in zip(parts, (12, 10, 10, 9, 9), strict=True)

@@ -1,12 +1,12 @@
-"""Score counterparts: hide the launches at the start of traces, and check which counterparts etplus finds.
+"""Hide the launches at the start of traces, and score the counterparts that etplus finds for the kernels.
 
     python benchmarks/orphans.py ../shared/traces/*/*.json.gz
 
 The benchmark removes every host event that starts in the first 30% of the recording, as if the recording had begun
-later. The complete trace provides the true launches. For each trace that has kernels with an operator, the benchmark
-prints the number of kernels without a launch, the share of their time with a counterpart, the number of counterparts
-with the right operator and shapes (and module, if `same_module` applies), the number of certain links, and the replay
-error with and without counterparts.
+later. The true launches come from the complete trace. If a trace has kernels with an operator, the benchmark prints the
+number of kernels that lost their launch, and the share of their time for which a counterpart was found. It then prints
+the number of counterparts that have the right operator and shapes (and module, if `same_module` applies), the number of
+certain links, and how counterparts change the replay.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Score:
 
 
 def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False) -> dict[str, Any]:
-    """Return a Kineto trace that lacks the host events of its first part and the flows that start at them.
+    """Return a Kineto trace without the host events in its first part and without the flows that start at these events.
 
     Args:
-        rocm: kernels without a launch call lose the fields that ROCm takes from the call.
+        rocm: if True, kernels without a launch also lose the fields that ROCm copies from the launch.
     """
     events = document["traceEvents"]
     timed = [event for event in events if event.get("ph") == "X" and event.get("cat") in (*_HOST, *GPU_CATEGORIES)]
@@ -74,7 +74,8 @@ def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False)
 
 
 def score(kineto: bytes, et: Path | None = None, share: float = HIDDEN, *, rocm: bool = False) -> Score | None:
-    """Hide launches, link the other events (with the ET), and compare with the complete trace; None without kernels."""
+    """Hide launches, link the remaining trace, and compare it with the complete one. Return None if no kernel has a
+    launch."""
     document = orjson.loads(gzip.decompress(kineto) if kineto[:2] == b"\x1f\x8b" else kineto)
     whole = with_unattached(link(et, orjson.dumps(document)))
     if not np.any(whole.gpu.call >= 0):
@@ -120,7 +121,7 @@ def _compare(truth: dict[tuple[int, int, int], tuple[str, str, str]], linked: Tr
 
 
 def _replay_change(trace: Trace) -> float | None:
-    """Return the relative change of the replayed makespan that counterparts cause."""
+    """Return the relative change of the replayed makespan that is due to counterparts."""
     try:
         lengths = [of.replay().makespan_ns for of in (trace, without_counterparts(trace))]
     except EtplusError:
@@ -135,9 +136,11 @@ def without_counterparts(trace: Trace) -> Trace:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; linked with the ET next to them if any")
     parser.add_argument(
-        "--share", type=float, default=HIDDEN, help="share of the recording in which launches are hidden"
+        "kineto", nargs="+", type=Path, help="Kineto traces (linked with the ET in the same folder, if any)"
+    )
+    parser.add_argument(
+        "--share", type=float, default=HIDDEN, help="share of the recording, from its start, in which to hide launches"
     )
     args = parser.parse_args()
     print(
@@ -151,7 +154,7 @@ def main() -> None:
             try:
                 found = score(path.read_bytes(), beside, args.share)
             except (EtplusError, KeyError, ValueError, orjson.JSONDecodeError):
-                continue  # the file is not a Kineto trace
+                continue  # not a Kineto trace
             if found is not None and found.events:
                 _print(path.name.removesuffix(".json.gz") + (" + ET" if beside else ""), found)
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Count GPU events whose parent is wrong if the parent is the last operator started before the launch.
+"""Count the GPU events that get a wrong parent if it is assumed to be the last operator that started before the launch.
 
 usage: python benchmarks/parent_rule.py KINETO...
 
-For every GPU event with a launching call, compares the last CPU operator that started on the launching thread before
-the call with the innermost operator that is open at the call. Prints one line per file.
+For every GPU event that has a launch, the script finds the last CPU operator that started on the same thread before the
+launch. It compares this operator with the innermost operator that was open at the launch. It prints one line per file.
 """
 
 from __future__ import annotations

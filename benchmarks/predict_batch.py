@@ -1,11 +1,12 @@
-"""Score predictions at another batch size on a CPU sweep: times and derived shapes.
+"""Score predictions of times and shapes at another batch size on a CPU sweep.
 
     python benchmarks/predict_batch.py OUT        # sweep_cpu.py recorded OUT
 
-For each number of threads, a model is fitted on all batch sizes except one inner size, and the missing size is
-predicted from the recordings at the smallest and at the largest size. Then a model is fitted on some sizes, and a
-larger size is predicted. For comparison, the benchmark prints the recorded time, unchanged and scaled with the batch
-size. Finally, it compares the derived shapes of all pairs of batch sizes with the recorded shapes, call by call.
+For each number of threads, the benchmark fits a model on all batch sizes except one in the middle. It then predicts
+this size from recordings at the smallest size, and from recordings at the largest size. It also fits a model on small
+sizes and predicts a larger one. For comparison, it prints two simple predictions: the recorded time, and the recorded
+time scaled by the batch size. Finally, for all pairs of batch sizes, it compares derived shapes with recorded shapes,
+call by call.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Pairs = dict[str, list[tuple[float, float]]]
 def from_others(
     mine: Mapping[str, Trace], fitted: Sequence[int], sources: Sequence[int], batch: int, found: Pairs
 ) -> None:
-    """Predict times at a batch size from recordings at other sizes. Append predicted and measured ns to `found`."""
+    """Predict the times at a batch size from recordings at other sizes. Append (predicted ns, measured ns) to the lists
+    in `found`."""
     known = [one for name, one in mine.items() if parts(name)[1] in fitted]
     model = calibrated(fit(known), known)
     for name, held in mine.items():

@@ -1,10 +1,10 @@
-"""Score end-to-end predictions on a CPU sweep: held-out shapes of known models, held-out models, held-out families.
+"""Score end-to-end predictions on a CPU sweep. Hold out batch sizes of known models, whole models, or whole families.
 
     python benchmarks/predict_cpu.py OUT          # sweep_cpu.py recorded OUT
 
-For each number of threads, three kinds of data are held out and predicted by a model fitted on the other recordings:
-one of the inner batch sizes, a fifth of the models, and one family. Prints the errors of the predictions and of the
-mean over the fitted traces.
+The benchmark handles each number of threads separately. It holds out one of the inner batch sizes, then a fifth of the
+models, then one family, and predicts each with a model that was fitted on the remaining recordings. It prints the
+errors of these predictions and, for comparison, of the mean over the fitted traces.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def parts(name: str) -> tuple[str, int, int]:
 
 
 def held_out(known: Sequence[Trace], held: Sequence[Trace], found: dict[str, list[tuple[float, float]]]) -> None:
-    """Fit a model on some recordings and predict others. Append the predicted and the measured ns to `found`."""
+    """Fit a model on the recordings `known`, and predict the recordings `held`. Append (predicted ns, measured ns) to
+    the lists in `found`."""
     model = calibrated(fit(known), known)
     for document in held:
         one = predict(document, model, changed=True, host="model", force=True)

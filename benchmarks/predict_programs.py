@@ -1,15 +1,15 @@
-"""Score predictions of typical programs at other sizes: derived shapes, and times between fitted sizes.
+"""Score predictions for typical programs at other sizes: derived shapes, and times at sizes between the fitted ones.
 
     python benchmarks/programs.py OUT
     python benchmarks/predict_programs.py OUT
 
-The time of a step is the sum over its parts of the median over the recorded steps, because other processes on the
-machine hardly affect these medians.
+The time of a step is the sum of its parts. Each part is the median over the recorded steps, because other processes on
+the machine hardly affect these medians.
 
-Shapes: for every two recordings of a program that differ in one size, the benchmark counts the calls whose shapes,
-derived from the first recording, equal those in the second. Times: a model is fitted on recordings at two batch sizes,
-and a size between them is predicted from each of the two. The prediction, or at least its 80% interval, must lie
-between the model's times for the two sizes.
+Shapes: for every two recordings of a program that differ in a single size, the benchmark derives shapes from the first
+recording. It counts the calls that have the same shapes in the second recording. Times: the benchmark fits a model on
+recordings at two batch sizes. It predicts a size between them from each of the two recordings. The prediction or its
+80% interval must be between the times that the model predicts for the two sizes.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from etplus.trace.trace import Trace
 
 DIMENSIONS = ("batch", "seq", "hidden")
 BETWEEN = ((4, 8, 16), (16, 32, 64))
-"""Two batch sizes for the fit, and a size between them to predict."""
+"""Each entry has a small batch size to fit, a batch size to predict, and a large batch size to fit."""
 Sizes = tuple[int, ...]
 
 
 def sizes_of(path: Path) -> tuple[str, Sizes]:
-    """Return the program and its sizes (as in DIMENSIONS) that a file name contains."""
+    """Parse a file name into the program and its sizes (in the order of DIMENSIONS)."""
     program, _, rest = path.name.partition("__")
     return program, tuple(map(int, re.findall(r"\d+", rest.partition(".")[0])))
 
 
 def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
-    """Compare the derived shapes of a program with its recorded shapes, and print the counts."""
+    """Compare the derived shapes of a program with its recorded shapes. Print the counts."""
     counts, wrong = defaultdict[str, Counter[str]](Counter), Counter[str]()
     for (old, one), (new, other) in permutations(recordings.items(), 2):
         differing = [at for at in range(len(DIMENSIONS)) if old[at] != new[at]]
-        if len(differing) != 1 or differing[0] == 2:  # A program with another width is another model.
+        if len(differing) != 1 or differing[0] == 2:  # A different width means a different model.
             continue
         (at,) = differing
         try:
@@ -69,13 +69,14 @@ def shapes(program: str, recordings: Mapping[Sizes, Trace]) -> None:
 
 
 def fitted(recordings: Sequence[Trace]) -> FittedModel:
-    """Return a model of medians that ignores the excess of whole steps over the sum of the medians of their parts."""
+    """Return a model that predicts sums of medians. Whole steps take longer than such sums, but the model ignores
+    that."""
     model = fit(recordings, keep_outliers=True)
     return msgspec.structs.replace(model, lags=msgspec.structs.replace(model.lags, host_ratio=1.0, device_ratio=1.0))
 
 
 class Step(NamedTuple):
-    """Time of a step in ms, and the interval that `predict` reports."""
+    """Time of a step in ms, and the limits of the interval that `predict` reports."""
 
     ms: float
     low: float
@@ -83,14 +84,15 @@ class Step(NamedTuple):
 
 
 def step(recording: Trace, model: FittedModel, batch: int | None = None) -> Step:
-    """Return a step of a recording, predicted for another batch size if `batch` is given."""
+    """Return the time of a step in a recording. If `batch` is set, predict it for this batch size."""
     shape = None if batch is None else batch_change(batch)
     one = predict(recording, model, shape=shape, keep_outliers=True, force=True, host="model")
     return Step(*(ns / one.iterations / 1e6 for ns in (one.predicted_ns, one.low_ns, one.high_ns)))
 
 
 def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float, str]]:
-    """Print predictions for sizes between two fitted sizes. Yield their ratio to the measured time, and a verdict."""
+    """Print predictions for sizes between two fitted sizes. For each one, yield the ratio to the measured time, and a
+    verdict."""
     alone = {batch: step(one, fitted([one])).ms for batch, one in recordings.items()}
     for low, middle, high in BETWEEN:
         if not recordings.keys() >= {low, middle, high}:
@@ -111,7 +113,7 @@ def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="score only programs whose names contain this text")
+    parser.add_argument("--only", default="", help="score only programs with this text in their names")
     parser.add_argument("--no-times", action="store_true", help="compare only shapes")
     parser.add_argument("--no-shapes", action="store_true", help="compare only times")
     arguments = parser.parse_args()

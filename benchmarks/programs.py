@@ -1,12 +1,12 @@
-"""Record small, typical training programs on this CPU, as data for predictions at other sizes.
+"""Record small, typical training programs on this CPU to test predictions at other sizes.
 
     python benchmarks/programs.py OUT                          # record all programs at all batch sizes (1 minute)
     python benchmarks/programs.py OUT --batch 4 16 --only gpt  # record only these programs and batch sizes
     python benchmarks/programs.py OUT --seq 16 48 --batch 8    # record with other sequence lengths
     python benchmarks/programs.py OUT --width 64 96 --batch 8  # record with other hidden widths
 
-Each file OUT/PROGRAM__bBATCH_sSEQ_wWIDTH.json.gz contains several training steps. Needs PyTorch. Uses one thread unless
-you pass --threads. `predict_programs.py OUT` scores predictions from these recordings.
+Each file OUT/PROGRAM__bBATCH_sSEQ_wWIDTH.json.gz contains several training steps. Needs PyTorch. The programs use one
+thread unless you pass --threads. `predict_programs.py OUT` scores predictions on these recordings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# This must precede the import of torch, whose spinning threads would compete for cores.
+# This must precede the import of torch. Otherwise, spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
@@ -36,7 +36,7 @@ WAIT, WARM = 2, 1
 PLACES = 130
 """Maximum sequence length of the language models."""
 SAMPLES = 1500
-"""Number of samples in a data set, for every batch size."""
+"""Number of samples in a dataset. It does not depend on the batch size."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def mlp(size: Sizes) -> Iterator[None]:
 
 
 class Vit(nn.Module):
-    """A vision transformer: image patches, a class token, and encoder layers."""
+    """A vision transformer with image patches, a class token, and encoder layers."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Vit(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the class scores of a batch of images."""
+        """Return class scores for a batch of images."""
         x = self.patch(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1) + self.place
         scores: Tensor = self.head(self.norm(self.encoder(x))[:, 0])
@@ -117,7 +117,7 @@ class Residual(nn.Module):
         self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return features with half the width and height of the input."""
+        """Return features. If the stride is 2, they have half the width and height of the input."""
         inner = self.two(self.second(F.relu(self.one(self.first(x)))))
         return F.relu(inner + self.short(x))
 
@@ -167,7 +167,7 @@ def unet(size: Sizes) -> Iterator[None]:
 
 
 class Block(nn.Module):
-    """A transformer block: causal attention and a feed-forward layer."""
+    """A transformer block with causal attention and a feed-forward layer."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class Block(nn.Module):
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output of the block, (batch, sequence, width)."""
+        """Return a tensor of shape (batch, sequence, width)."""
         b, t, w = x.shape
         q, k, v = (part.view(b, t, 4, w // 4).transpose(1, 2) for part in self.qkv(self.one(x)).split(w, dim=2))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -186,7 +186,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """A language model: token and position embeddings, blocks, and scores for the next token."""
+    """A language model with token and position embeddings, transformer blocks, and scores for the next token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class Gpt(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 100, bias=False)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of a batch of sequences."""
+        """Return the mean loss for a batch of sequences."""
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
         scores = self.head(self.norm(self.blocks(x)))
         return F.cross_entropy(scores.view(-1, scores.shape[-1]), targets.reshape(-1))
@@ -216,7 +216,7 @@ def gpt_loader(size: Sizes) -> Iterator[None]:
 
 @program
 def gpt_randint(size: Sizes) -> Iterator[None]:
-    """Train a language model on tokens that are drawn at random in every step."""
+    """Train a language model. Every step draws new random tokens."""
     model = Gpt(size.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(size.steps):
@@ -226,7 +226,7 @@ def gpt_randint(size: Sizes) -> Iterator[None]:
 
 
 class Recurrent(nn.Module):
-    """Two recurrent layers, with scores computed from the last state."""
+    """Two LSTM layers, and scores that are computed from the last state."""
 
     def __init__(self, width: int, *, batch_first: bool) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ class Recurrent(nn.Module):
         self.head, self.at = nn.Linear(width, 10), int(batch_first)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the scores of a batch of sequences."""
+        """Return class scores for a batch of sequences."""
         scores: Tensor = self.head(self.layers(self.tokens(tokens))[0].select(self.at, -1))
         return scores
 
@@ -252,7 +252,7 @@ def lstm_batch(size: Sizes) -> Iterator[None]:
 
 @program
 def lstm_time(size: Sizes) -> Iterator[None]:
-    """Train an LSTM on random data of shape (sequence, batch), drawn in every step."""
+    """Train an LSTM on data of shape (sequence, batch). Every step draws new random data."""
     model = Recurrent(size.width, batch_first=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(size.steps):
@@ -297,7 +297,7 @@ def contrastive(size: Sizes) -> Iterator[None]:
 
 
 class Experts(nn.Module):
-    """A layer that sends each token to the two best of four experts."""
+    """A layer that routes each token to the two best out of four experts."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -307,7 +307,7 @@ class Experts(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the sum of the expert results, (tokens, width)."""
+        """Return the weighted sum of expert outputs, with shape (tokens, width)."""
         weight, chosen = F.softmax(self.gate(x), dim=-1).topk(2, dim=-1)
         out = torch.zeros_like(x)
         for number, expert in enumerate(self.experts):
@@ -350,8 +350,8 @@ def main() -> None:
     parser.add_argument("--width", type=int, nargs="+", default=[64])
     parser.add_argument("--steps", type=int, default=7, help="number of recorded steps, after three warm-up steps")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tries", type=int, default=1, help="number of recordings; only the shortest is kept")
-    parser.add_argument("--only", default="", help="record only programs whose names contain this text")
+    parser.add_argument("--tries", type=int, default=1, help="number of recordings; only the fastest one is kept")
+    parser.add_argument("--only", default="", help="record only programs with this text in their names")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)

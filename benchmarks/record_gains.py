@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Record programs before a change, and time them before and after the change without a profiler.
+"""Record programs before a change. Time them before and after the change without a profiler.
 
     python benchmarks/record_gains.py OUT [NAME ...]      (needs PyTorch; Linux)
 
-Writes OUT/NAME/rank-0.{et,kineto}.json.gz, recorded by `etplus record`, and OUT/NAME/truth.json with the step times of
-both versions in ms, measured alternately. `benchmarks/findings.py --gains OUT` compares the predicted gains with them.
+For each program, `etplus record` writes OUT/NAME/rank-0.{et,kineto}.json.gz. The script also alternates between both
+versions, measures their step times in ms, and writes them to OUT/NAME/truth.json. `benchmarks/findings.py --gains OUT`
+compares predicted gains with these times.
 """
 
 import json
@@ -18,7 +19,7 @@ SLEEPS = ("loading",)
 
 
 def build():
-    """Return, by name, a function that creates the steps before and after a change."""
+    """Map the name of every change to a function that creates the steps before and after the change."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -224,7 +225,8 @@ def build():
 
 
 def measure(name, before, after, steps=60):
-    """Return the lower quartiles of both step times in ms: CPU times, or wall times if the program sleeps."""
+    """Return the lower quartile of the step time before and after a change in ms. Use CPU time, or wall time if it
+    sleeps."""
     clock = time.perf_counter if name in SLEEPS else time.process_time
     times = {"a": [], "b": []}
     for _ in range(6):

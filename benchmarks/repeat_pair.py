@@ -1,10 +1,11 @@
-"""Generate a large pair that looks like a longer run: repeat the calls of a small pair with later times and new ids.
+"""Generate a large pair that looks like a longer run. It repeats the calls of a small pair with later times and new
+ids.
 
     python benchmarks/repeat_pair.py ET KINETO TIMES FOLDER
 
-Writes FOLDER/et.json and FOLDER/kineto.json. Every copy has different times, node ids, record function ids, sequence
-numbers, correlations and step numbers, so the pair links like the original. The layout of the text does not change,
-because the speed of a reader depends on it.
+Writes FOLDER/et.json and FOLDER/kineto.json. Every copy has its own times, node ids, record function ids, sequence
+numbers, correlation ids and step numbers, so the large pair links like the original. The JSON keeps the layout of the
+original, because the speed of a reader depends on it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PAUSE_US = 100
 
 
 def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path, Path]:
-    """Write the repeated pair and return its two files."""
+    """Write the repeated pair. Return the paths of its two files."""
     folder.mkdir(parents=True, exist_ok=True)
     et_trace, kineto_trace = read_execution_trace(et), read_kineto(kineto)
     steps = _steps(et_trace, kineto_trace, load(kineto).data)
@@ -52,7 +53,7 @@ def repeat_pair(et: Path, kineto: Path, times: int, folder: Path) -> tuple[Path,
 
 
 def _steps(et: ExecutionTrace, kineto: KinetoTrace, text: bytes) -> dict[str, int]:
-    """Return the increment from one copy to the next for each kind of number."""
+    """Return how much each kind of number increases from one copy to the next."""
     events = kineto.events
     largest = {key: max(map(int, pattern.findall(text)), default=0) for key, pattern in _NUMBER_IN.items()}
     timeless = {code for code, name in enumerate(events.categories) if name == "Trace"}
@@ -111,7 +112,8 @@ def _node_mover(et: ExecutionTrace, steps: dict[str, int]) -> Callable[[bytes, i
 def _write(
     path: Path, data: bytes, key: str, times: int, move: Callable[[bytes, int], bytes], once: bytes, longer_ms: int
 ) -> None:
-    """Write the document with the records of its array repeated. Records that contain `once` are not repeated."""
+    """Write a JSON document in which the records of the array `key` are repeated. A record that contains `once` is not
+    repeated."""
     array = locate(data, key)
     if array is None:
         raise SystemExit(f"{path.name}: this script does not support the layout of the file")
@@ -133,12 +135,12 @@ def _between(array: RecordArray) -> bytes:
 
 
 def _tail(data: bytes, array: RecordArray) -> bytes:
-    """Return the text that follows the closing brace of the last record."""
+    """Return the bytes after the closing brace of the last record."""
     return data[data.rindex(b"}", array.start, array.end) + 1 :]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Repeat an ET + Kineto pair.")
+    parser = argparse.ArgumentParser(description="Repeat a pair of an ET and a Kineto trace.")
     parser.add_argument("et", type=Path)
     parser.add_argument("kineto", type=Path)
     parser.add_argument("times", type=int)

@@ -2,9 +2,10 @@
 
     python benchmarks/replay_table.py [--traces FOLDER]
 
-Reads every Kineto trace without its ET and, if it has an ET and GPU events, also with it. For the errors of makespan
-and starts, launch latency, gap and queue limit are fitted per trace, and CPU times are as measured. Another column is
-the share of unexplained waits in the makespan. For held-out iterations, see `etplus.timeline.iterations`.
+The script reads every Kineto trace without its ET. If there is an ET and the trace has GPU events, it also reads both
+together. To compute the errors of the makespan and of start times, it fits launch latency, gap and queue limit to each
+trace and uses the measured CPU times. Another column has the share of unexplained waits in the makespan. For held-out
+iterations, see `etplus.timeline.iterations`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from etplus.trace.kinds import GPU
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 JOB, PAIRED = "dlrm.rank", " + ET"
 COPIES = "cuspy"
-"""Folder with the same recordings in the format of another program."""
+"""This folder contains the same recordings in the format of another program."""
 ALIKE = 0.1
 WHAT_IFS = ("kernel*0.5", "cpu*0")
 MAKESPAN, STARTS = 0.003, 0.005
@@ -65,13 +66,13 @@ def _change(graph: ReplayGraph, base: Replay, text: str) -> str:
     constants = fit_constants(graph)
     try:
         after = replay(apply_what_ifs(graph, [parse_what_if(text)], constants), constants)
-    except UsageError:  # The trace contains nothing that this what-if could change.
+    except UsageError:  # The what-if does not apply to anything in the trace.
         return "–"
     return f"{after.makespan_ns / base.makespan_ns:.3f} ({max(resource_bounds(after).values()) / base.makespan_ns:.3f})"
 
 
 def held_row(name: str, held: list[HeldOut]) -> str:
-    """Return a row with the errors over all iterations, and the error of the iteration of median length."""
+    """Return a row with the median error over all iterations and the error for the iteration of median length."""
     errors = sorted(abs(one.error) for one in held)
     typical = sorted(held, key=lambda one: one.measured_ns)[len(held) // 2]
     middle = float(np.median(errors))
@@ -97,7 +98,7 @@ def main() -> None:
         type=Path,
         default=TRACES,
         metavar="FOLDER",
-        help="folder of traces (default: next to the repository)",
+        help="folder that contains the traces (default: the one next to the repository)",
     )
     arguments = parser.parse_args()
     print("| trace | GPU events | latency µs | gap µs | Q | measured ms | makespan error % | mean start error % |"

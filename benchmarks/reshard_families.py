@@ -1,17 +1,18 @@
-"""Compare derived layouts of model families with recordings: work, communication, parameters, peak memory.
+"""Compare derived layouts of model families with recordings: operators, communication, parameters and peak memory.
 
     python benchmarks/reshard_families.py RECORDINGS [--families gpt,cnn] [--layouts ddp2,fsdp4] [--source single1]
                                           [--self] [--verbose]
 
-RECORDINGS contains a folder FAMILY.LAYOUT per recording, with rank0.et.json.gz and rank0.kineto.json.gz, as written by
-the shared tool `record_families.py`: one step with a global batch of 8 and profiled memory. From the recording of
-layout SOURCE, the script derives every other layout of the family and compares it with its recording: every computing
-operator with the shapes of its inputs, and every collective with its kind, group, elements and order. The verdicts
-"refused" and "listed" (exit status 3 of the command) are not errors; "WRONG" is an error, a silent difference. With
---self, each recording is derived from itself instead.
+RECORDINGS contains a folder FAMILY.LAYOUT for each recording, with the files rank0.et.json.gz and rank0.kineto.json.gz.
+The shared tool `record_families.py` writes it. Each recording has one step with a global batch size of 8 and memory
+profiling. The script derives every other layout of a family from the recording of layout SOURCE and compares it with
+its own recording. It compares the input shapes of every computing operator, and the kind, group, elements and order of
+every collective. The verdicts "refused" and "listed" (for which `etplus reshard` exits with status 3) are not errors.
+The verdict "WRONG" is an error, because the command does not report the difference. If you pass --self, each recording
+is derived from itself.
 
-Peak memory is the peak of the allocations in the step according to the profiler's events, plus the memory allocated
-before the step (parameters, optimizer state, DDP's buckets).
+Peak memory is the peak of the allocations during the step in the profiler's events, plus the memory that was allocated
+before the step (parameters, optimizer state, DDP buckets).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from reshard_truth import differences, whole_run
 
 BATCH = 8
 NO_SYNC = "accumns"
-"""The family recorded with `no_sync` under DDP."""
+"""With DDP, this family was recorded with `no_sync`."""
 
 
 def recording(folder: Path) -> Trace:
@@ -75,7 +76,7 @@ def held_before(job: Resharded) -> int:
 
 
 def compare(folder: Path, family: str, name: str, source: str, *, verbose: bool) -> tuple[str, str]:
-    """Derive one layout. Return the verdict and a line about the result."""
+    """Derive one layout. Return (verdict, line that describes the result)."""
     truth = folder / f"{family}.{name}"
     try:
         job = reshard(recording(folder / f"{family}.{source}"), layout_of(name, family))
@@ -107,7 +108,9 @@ def main() -> None:
     parser.add_argument("recordings", type=Path)
     parser.add_argument("--families", help="comma-separated families (default: all)")
     parser.add_argument("--layouts", help="comma-separated layouts (default: all)")
-    parser.add_argument("--source", default="single1", help="layout to derive other layouts from (default: single1)")
+    parser.add_argument(
+        "--source", default="single1", help="layout from which all others are derived (default: single1)"
+    )
     parser.add_argument("--self", dest="itself", action="store_true", help="derive each recording from itself")
     parser.add_argument("--verbose", action="store_true", help="print differences and doubts")
     arguments = parser.parse_args()
@@ -135,7 +138,7 @@ def main() -> None:
 
 
 def itself(folder: Path) -> tuple[str, str]:
-    """Derive a recording from itself. Return the verdict and a line about the result."""
+    """Derive a recording from itself. Return (verdict, line that describes the result)."""
     trace = recording(folder)
     try:
         was = recorded_layout([trace])

@@ -1,7 +1,8 @@
-"""Score the accuracy of links on recorded pairs, with and without ids: `make score`.
+"""Score the accuracy of links on recorded pairs, both with ids and after removing them: `make score`.
 
-Reads the traces next to the repository (`../shared/traces`): pairs with known links, real GPU pairs, pairs from
-different programs, and broken files. Some figures have a bar; the exit status is 1 if a figure misses its bar.
+The script reads the traces next to the repository (`../shared/traces`). They include pairs with known links, real GPU
+pairs, pairs from different programs, and broken files. Some figures have a threshold. If any figure misses its
+threshold, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table. `bar` is the required value as text, and `met` is true if the figure reaches it."""
+    """A row of a table. `bar` is a string with the required value, and `met` is True if the figure reaches it."""
 
     cells: tuple[Cell, ...]
     bar: str = ""
@@ -47,7 +48,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a common heading. If `bars` is set, two more columns show the required values and if they are met."""
+    """Rows under a common heading. If `bars` is set, two more columns show the required value of each figure and if it
+    is met."""
 
     title: str
     head: tuple[str, ...]
@@ -69,9 +71,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Score:
-    """Score of one pair in one variant.
+    """The score of a pair in one variant.
 
-    `wrong` is the number of wrong links, and `false_certain` the number of wrong links that are certain.
+    `wrong` is the number of wrong links. `false_certain` is the number of wrong links that are marked certain.
     """
 
     pair: str
@@ -87,11 +89,11 @@ class Score:
 
 
 def strip(trace: bytes, variant: str) -> bytes:
-    """Remove ids and, in some variants, sequence numbers. The files then look like files of older tools."""
+    """Remove ids and, in some variants, sequence numbers. The files then look as if older tools had written them."""
     if variant == VARIANTS[0]:
         return trace
     numbers = variant == VARIANTS[2]
-    document = json.loads(trace, strict=False)  # The names in one pair contain raw control characters.
+    document = json.loads(trace, strict=False)  # Names in one pair have unescaped control characters.
     for node in document.get("nodes", ()):
         for owner, key in [(node, None), *((attr, attr["name"]) for attr in node.get("attrs", ()))]:
             _blank(owner, key, "rf_id", 0)
@@ -106,7 +108,8 @@ def strip(trace: bytes, variant: str) -> bytes:
 
 
 def _blank(owner: dict[str, Any], name: str | None, wanted: str, value: int) -> None:
-    """Overwrite a field of a flat node (if `name` is empty) or the value of the attribute `name`."""
+    """Overwrite the field `wanted` of a flat node if `name` is None, or the value of an attribute if `name` equals
+    `wanted`."""
     if name is None and wanted in owner:
         owner[wanted] = value
     elif name == wanted:
@@ -122,7 +125,7 @@ def cpu_scores() -> list[Score]:
         if known["links"] is None:
             continue
         et, kineto = (load(path.with_name(known[side])).data for side in ("et", "kineto"))
-        rank = file_rank(known["et"])  # A trace that is given as bytes has no file name.
+        rank = file_rank(known["et"])  # The linker gets bytes, so it does not know the file name.
         scores += [_score(known, v, link(strip(et, v), strip(kineto, v), rank=rank)) for v in VARIANTS]
     return scores
 
@@ -149,7 +152,7 @@ def _note(result: Trace) -> str:
 
 
 def cpu_tables() -> list[Table]:
-    """Return tables with the pooled figures and their bars, and with the figures of every pair."""
+    """Return a table of pooled figures with thresholds, and a table with the figures of every pair."""
     pooled = Table("Recorded CPU pairs, pooled", ("figure", "pairs", "value"), tuple(_pooled()))
     head = (
         "pair", "variant", "truth", "right", "wrong", "certain right", "false certain", "recall", "certain recall",
@@ -288,7 +291,7 @@ def _broken_lines() -> Iterator[Line]:
 
 
 def _event_ends(kineto: bytes) -> list[int]:
-    """Return the byte offset of the end of each object in `traceEvents`."""
+    """Return the byte offsets at which the objects in `traceEvents` end."""
     text = kineto.decode("ascii")
     at, ends = text.index('"traceEvents"'), []
     at = text.index("[", at) + 1
@@ -305,7 +308,7 @@ def _text(cell: Cell) -> str:
 
 
 def markdown(tables: Sequence[Table]) -> str:
-    """Return the tables in Markdown, for docs/reference/performance.md."""
+    """Format the tables as Markdown for docs/reference/performance.md."""
     parts = []
     for table in tables:
         head, *rows = table.texts()
@@ -317,7 +320,7 @@ def markdown(tables: Sequence[Table]) -> str:
 
 
 def plain_text(tables: Sequence[Table]) -> str:
-    """Return the tables for a terminal, with aligned columns and shortened sentences."""
+    """Format the tables for a terminal: align columns and shorten long cells."""
     parts = []
     for table in tables:
         rows = [[cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…" for cell in row] for row in table.texts()]

@@ -1,9 +1,9 @@
-"""Record training steps of small models on this CPU for various structures, batch sizes and threads.
+"""Record training steps of small models on this CPU with various structures, batch sizes and numbers of threads.
 
     python benchmarks/sweep_cpu.py OUT            # writes OUT/etplus/*.json.gz, and the dataset OUT/npz, split by graph
 
-The recordings are data for predictions. Every graph is one step: the median of five recordings after two warm-up steps.
-Needs PyTorch. Files are named MODEL__bBATCH_tTHREADS.
+Other benchmarks fit and test predictions on these recordings. Every graph represents one step. It is the median of five
+recordings after two warm-up steps. Needs PyTorch. Files are named MODEL__bBATCH_tTHREADS.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# This must precede the import of torch, whose spinning threads would compete for cores.
+# This must precede the import of torch. Otherwise, spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
@@ -34,7 +34,7 @@ Step = Callable[[], None]
 
 
 def conv(width: int, depth: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Return convolutions with batch norm for 16×16 images, and a batch."""
+    """Return a model with convolutions and batch norm for 16×16 images, and a batch of inputs."""
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1), nn.ReLU()]
     for _ in range(depth - 1):
         layers += [nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
@@ -44,19 +44,19 @@ def conv(width: int, depth: int, batch: int) -> tuple[nn.Module, tuple[Tensor, .
 
 
 def mlp(width: int, depth: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Return linear layers and a batch."""
+    """Return a model with linear layers, and a batch of inputs."""
     layers = [part for _ in range(depth) for part in (nn.Linear(width, width), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(width, 10)), (torch.randn(batch, width),)
 
 
 def transformer(width: int, depth: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Return encoder layers for 16 tokens, and a batch."""
+    """Return a model with transformer encoder layers, and a batch of sequences with 16 tokens."""
     layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True)
     return nn.TransformerEncoder(layer, depth, enable_nested_tensor=False), (torch.randn(batch, 16, width),)
 
 
 class Dlrm(nn.Module):
-    """A recommendation model: embedding bags, a bottom and a top MLP, and dot products between all features."""
+    """A recommendation model with embedding bags, a bottom and a top MLP, and dot products between all features."""
 
     def __init__(self, width: int, tables: int) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Dlrm(nn.Module):
 
 
 def dlrm(width: int, tables: int, batch: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """Return a recommendation model with eight lookups per bag, and a batch."""
+    """Return a recommendation model, and a batch of inputs with eight lookups per bag."""
     return Dlrm(width, tables), (torch.randn(batch, 13), torch.randint(1000, (tables, batch, 8)))
 
 
@@ -86,11 +86,11 @@ MODELS = {
     "transformer": (transformer, ((32, 1), (64, 1), (64, 2), (128, 1), (128, 2))),
     "dlrm": (dlrm, ((16, 3), (16, 6), (32, 4), (64, 4), (64, 8))),
 }
-"""Per family, a function that creates a model, and the structures of the models."""
+"""Maps each family to a function that creates a model, and to the structures of its models."""
 
 
 def variants() -> Iterator[tuple[str, str, int, int, int, int]]:
-    """Yield the name, family, width, depth, batch size and number of threads of every graph."""
+    """For every graph, yield its name, family, width, depth, batch size and number of threads."""
     for family, (_, structures) in MODELS.items():
         for (width, depth), batch, threads in itertools.product(structures, BATCHES, THREADS):
             yield f"{family}_w{width}_d{depth}__b{batch}_t{threads}", family, width, depth, batch, threads
@@ -111,7 +111,7 @@ def training_step(family: str, width: int, depth: int, batch: int) -> Step:
 
 
 def recorded(name: str, step: Step, folder: Path) -> Path:
-    """Record a step several times and link the median recording. Return the path of the ET+ file."""
+    """Record a step several times, and link the recording with the median duration. Return the path of the ET+ file."""
     for _ in range(WARM):
         step()
     took = []
@@ -132,7 +132,7 @@ def recorded(name: str, step: Step, folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="record only graphs whose names contain this text")
+    parser.add_argument("--only", default="", help="record only graphs with this text in their names")
     arguments = parser.parse_args()
     target: Path = arguments.out / "etplus"
     target.mkdir(parents=True, exist_ok=True)

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Print the share of GPU time for which FLOPs are known, and for which FLOPs or bytes are known.
+"""Print the shares of GPU time for which FLOPs, and for which FLOPs or bytes, are known.
 
 usage: python benchmarks/work_coverage.py [FILE[+CAPTURE...]...]
 
-The script prints three shares of the total kernel time (without copies and memsets; overlapping kernels are added),
-namely the time of kernels
+The script prints three shares of the total kernel time. Copies and memsets are excluded, and overlapping kernels are
+counted separately. The three shares are the time of kernels
 
-- that have FLOPs,
-- that have FLOPs or bytes (operators without FLOPs still move bytes),
-- whose operator has FLOPs or bytes, on this kernel or on another kernel (helpers of a GEMM, a reduction of partial
-results).
+- with known FLOPs,
+- with known FLOPs or bytes (operators without FLOPs still move bytes),
+- with an operator that has known FLOPs or bytes, even if these are assigned to another of its kernels (for example, if
+  the kernel only reduces the partial results of a GEMM).
 
-Without arguments, the script reads the traces of serving engines next to the repository, and replayed graphs with their
-captures. It prints one line per trace, followed by the longest kernels without FLOPs and bytes.
+By default, the script reads the traces of serving engines next to the repository, and replayed graphs with their
+captures. It prints one line per trace, followed by the longest kernels with neither known FLOPs nor known bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHOWN = 5
 
 
 class Coverage(NamedTuple):
-    """Shares of kernel time, and the longest kernels that have neither FLOPs nor bytes."""
+    """Shares of kernel time, and the longest kernels with neither known FLOPs nor known bytes."""
 
     flops: float
     flops_or_bytes: float
@@ -49,7 +49,7 @@ class Coverage(NamedTuple):
 
 
 def read(file: str, *captures: str) -> Trace:
-    """Read a trace, and link its replayed graphs to the captures."""
+    """Read a trace. Link its replayed graphs to their captures."""
     trace = load(file)
     return link_captured_graphs(trace, read_captures(list(captures), progress=False)) if captures else trace
 

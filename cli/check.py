@@ -40,7 +40,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Check Chakra traces for problems that make simulators fail, hang or give wrong results."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("files", nargs="*", metavar="PREFIX", help="prefix of files named <prefix>.<rank>.et[.gz], a folder, or files")
+    add("files", nargs="*", metavar="PREFIX", help="prefix of <prefix>.<rank>.et[.gz] files, a folder, or single files")
     about = "rules to check against; astra-sim reports anything that stops ASTRA-sim as an error (default: chakra)"
     add("--profile", choices=("chakra", "astra-sim"), default="chakra", help=about)
     add_groups(parser)
@@ -49,7 +49,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     about = "run the traces in ASTRA-sim (binary: $ASTRA_SIM) and compare the times with the replay and the recording"
     add("--run", action="store_true", help=about)
-    add("--limit", type=int, metavar="N", help="examples per kind of problem (default: 1; 5 in files and with --full)")
+    add("--limit", type=int, metavar="N", help="problems to show per kind (default: 1, or 5 in files and with --full)")
     add_tables_and_switch(parser, _is_trace)
 
 

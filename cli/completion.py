@@ -19,7 +19,7 @@ Exit status: 0 printed, 2 wrong usage.
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Print a completion script for a shell."
     parser.epilog = _EPILOG
-    parser.add_argument("shell", choices=_SHELLS, help="shell to print the script for")
+    parser.add_argument("shell", choices=_SHELLS, help="shell for which to print the completion script")
 
 
 def run(arguments: argparse.Namespace) -> int:

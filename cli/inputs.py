@@ -60,10 +60,10 @@ def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = T
     if rank:
         about = "only this rank: its number in the file, or its position from 0; with --et-file, the rank of the pair"
         group.add_argument("--rank", type=int, metavar="N", help=about)
-    group.add_argument("--pid", type=int, metavar="PID", help="only the rank with this process ID")
+    group.add_argument("--pid", type=int, metavar="PID", help="read only the rank with this process ID")
     parser.set_defaults(gpu=None)
     if gpu:
-        group.add_argument("--gpu", type=int, metavar="N", help="only the rank with this GPU")
+        group.add_argument("--gpu", type=int, metavar="N", help="read only the rank that uses this GPU")
 
 
 def find_inputs(

@@ -109,33 +109,33 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add("--report", dest="json", **_HIDDEN)
     add("--chakra-host-trace", dest="et_file", **_HIDDEN)
     add("--chakra-device-trace", dest="kineto_file", **_HIDDEN)
-    add("--rank", type=int, metavar="N", help="rank to record for both files, also in the default output name")
+    add("--rank", type=int, metavar="N", help="rank to store in the output and in its default file name")
     add_file_ranks(parser, rank=False)
-    add("--jobs", type=int, metavar="N", help="processes for large files and many ranks (default: one per core)")
+    add("--jobs", type=int, metavar="N", help="worker processes for large files and many ranks (default: one per core)")
     add("--full", action="store_true", help="also print the counts, the edges, and how each link was decided")
-    add("--no-progress", action="store_true", help="hide progress bars (never shown without a terminal)")
+    add("--no-progress", action="store_true", help="hide progress bars (shown only in a terminal)")
     parser.set_defaults(takes_folder=folder, **dict.fromkeys(_FOLDER_OPTIONS.split()))
     if not folder:
         return
     add = parser.add_argument_group("options for a folder").add_argument
     add("--dry-run", action="store_true", default=None, help="print the pairs of files without linking")
-    add("--manifest", metavar="FILE", help="CSV or JSON list of pairs: rank, et, kineto; paths relative to FOLDER")
-    add("--et", metavar="GLOB", help="pattern for names of Execution Traces")
-    add("--kineto", metavar="GLOB", help="pattern for names of Kineto traces")
+    add("--manifest", metavar="FILE", help="CSV or JSON list of (rank, et, kineto); paths are relative to FOLDER")
+    add("--et", metavar="GLOB", help="pattern for the file names of Execution Traces")
+    add("--kineto", metavar="GLOB", help="pattern for the file names of Kineto traces")
     add("--ranks", type=rank_list, metavar="LIST", help="link only these ranks, such as 0-7,12")
-    add("--scheduler", metavar="ADDRESS", help="Dask cluster to link on: tcp://host:8786 or a scheduler file")
+    add("--scheduler", metavar="ADDRESS", help="Dask cluster for linking (tcp://host:8786 or a scheduler file)")
 
 
 def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add = parser.add_argument
     detected = f"detected: ProfilerStep, {DEFAULT_ANNOTATION}, or a regularly recurring annotation"
-    add("--annotation", metavar="NAME", help=f"part of the name of annotations that mark steps (default: {detected})")
+    add("--annotation", metavar="NAME", help=f"annotations with NAME in their names mark steps (default: {detected})")
     add("--exact-match", action="store_true", help="match only by IDs, sequence numbers and call order, never by tree")
     add("--match", choices=("auto", *METHODS), default="auto", help="use only this matching method (default: auto)")
     which = f"first, last, median (by duration) or a number (default: median{'; folder: first' if folder else ''})"
     add("--iteration", metavar="WHICH", help=f"step to link if several steps match equally well: {which}")
-    add("--strict", action="store_true", help="leave ambiguous nodes unlinked; refuse broken files")
-    add("--renumber", action="store_true", help="number nodes like trace_link.py; et_id keeps the original IDs")
+    add("--strict", action="store_true", help="leave ambiguous nodes unlinked, and reject broken files")
+    add("--renumber", action="store_true", help="number nodes as trace_link.py does; et_id keeps the original IDs")
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to each reader")
     about = "time zone of the recording machine if not UTC, used to verify links: UTC-7, UTC+05:30, Europe/Berlin"
     add("--timezone", metavar="ZONE", help=about)

@@ -43,8 +43,8 @@ def add_ranks(
 
 def add_engine(parser: argparse._ActionsContainer) -> None:
     add = parser.add_argument
-    add("--jobs", type=at_least_one, metavar="N", help="processes (default: one per core for 16 or more traces)")
-    add("--scheduler", metavar="ADDRESS", help="Dask cluster to use: tcp://host:8786 or a scheduler file")
+    add("--jobs", type=at_least_one, metavar="N", help="worker processes (default: one per core for 16 or more traces)")
+    add("--scheduler", metavar="ADDRESS", help="Dask cluster to use (tcp://host:8786 or a scheduler file)")
 
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
@@ -71,7 +71,7 @@ def add_groups(parser: argparse._ActionsContainer) -> None:
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--annotation", metavar="NAME", help="steps are annotations with NAME in their names (default: detected)"
+        "--annotation", metavar="NAME", help="annotations with NAME in their names mark steps (default: detected)"
     )
 
 
@@ -139,7 +139,7 @@ def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_device_spec(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device-spec", metavar="FILE", help="peak rates of devices, in the format of devices.json")
+    parser.add_argument("--device-spec", metavar="FILE", help="file with the peak rates of devices, like devices.json")
 
 
 def own_devices(arguments: argparse.Namespace) -> tuple[Device, ...]:

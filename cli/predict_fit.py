@@ -48,11 +48,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "the model is fitted to all traces")
-    add("-o", "--output", required=True, metavar="MODEL", help="model to write (JSON); gzipped if the name ends in .gz")
+    add("-o", "--output", required=True, metavar="MODEL", help="JSON file for the model (gzipped if it ends in .gz)")
     add_steps(parser, "fit on")
     add_selection(parser, "fit on", steps=False)
-    add("--keep-outliers", action="store_true", help="also use iterations that differ from most iterations")
-    add("--measured", metavar="MEASURED", help="output of `etplus measure`; measured times override recorded times")
+    add("--keep-outliers", action="store_true", help="also use outlier iterations in the fit")
+    add("--measured", metavar="MEASURED", help="file from `etplus measure` with times that replace recorded times")
     add_device_spec(parser)
     add_json(parser, "the errors on held-out traces")
     add("--explain", metavar="KERNEL", help="explain the predictions for kernels with KERNEL in their names")

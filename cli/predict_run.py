@@ -64,12 +64,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME", help=about)
     about = "predict for another batch size or sequence length (batch=128, batch=32:128, seq=512); repeatable"
     add("--set", dest="changes", action="append", metavar="NAME=VALUE", help=about)
-    add("--measured", metavar="MEASURED", help="output of `etplus measure`; measured times override the model")
-    add("--keep-outliers", action="store_true", help="also predict selected steps that differ from most steps")
+    add("--measured", metavar="MEASURED", help="file from `etplus measure` with times that override the model")
+    add("--keep-outliers", action="store_true", help="also predict outliers among the selected steps")
     about = "source of CPU times: the trace, or the model (default: trace)"
     add("--host", choices=get_args(Host), default="trace", help=about)
     add("--force", action="store_true", help="predict even if the interval or the replay error is too large")
-    add("--rank-couple", action="store_true", help="replay the files as ranks of one job, with waits at collectives")
+    add("--rank-couple", action="store_true", help="replay the files as ranks of one job that wait at collectives")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -68,16 +68,20 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "each trace is replayed separately, or with --rank-couple as a rank of one job")
     add_tables(parser)
-    add("--rank-couple", action="store_true", help="replay the ranks together: collectives wait for the last rank")
+    add("--rank-couple", action="store_true", help="replay ranks together, with collectives that wait for all ranks")
     add_network(parser, "estimate communication on another network; several traces are the ranks of one job")
     add_groups(parser)
     add(
-        "--what-if", action="append", default=[], metavar="CHANGE", help="try 'kernel*0.5', for example; see --help-all"
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="CHANGE",
+        help="try changes like 'kernel*0.5' (see --help-all)",
     )
     about = "predict each step from the other steps: all (default), numbers such as 3 or 2-5, or a phase such as decode"
     add("--cross-validate", nargs="?", const="all", metavar="STEPS", help=about)
     add_selection(parser, "replay only")
-    add("--keep-outliers", action="store_true", help="also use iterations that differ from most iterations")
+    add("--keep-outliers", action="store_true", help="also use outlier iterations")
     add("--force", action="store_true", help="show what-ifs even if the error of the unchanged replay exceeds 5%%")
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
 

@@ -36,8 +36,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "several traces are the ranks of one job")
     add_graph_captures(parser)
-    add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
-    add("--title", default="", metavar="TEXT", help="heading of the page (default: file name)")
+    add("-o", "--output", default="report.html", metavar="PAGE", help="HTML file to write (default: report.html)")
+    add("--title", default="", metavar="TEXT", help="heading of the page (default: the file name)")
     add_analysis(parser, "show only")
     add_device_spec(parser)
     add_engine(parser)

@@ -54,7 +54,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "traces are the ranks of one job", ranks=False)
     add_ranks(parser, "--source-ranks", "read only these ranks of the recorded job, such as 0,3-7")
     add_selection(parser, "derive from")
-    add("-o", "--output", metavar="FOLDER", help="folder for the traces; with --to, a file prefix")
+    add("-o", "--output", metavar="FOLDER", help="folder for the traces, or a file prefix if --to is given")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
     about = "explain, per module, what is sharded and why (default: on standard output)"
     add("--explain", metavar="FILE", nargs="?", const="-", help=about)
@@ -75,7 +75,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     about = "output of `etplus measure` for a derived trace, with times that take precedence over scaled times"
     add("--measured", metavar="MEASURED", help=about)
     add_network(group, "network between ranks (default: 25 GB/s, 5us, ring)")
-    add("--memory", type=float, metavar="GB", help="check whether each rank fits in this memory (GB of 10^9 bytes)")
+    add("--memory", type=float, metavar="GB", help="check if each rank fits into this much memory (GB of 10^9 bytes)")
 
 
 def _add_layout(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +86,10 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     add("--routing", choices=get_args(Routing), help="distribution of tokens over experts (default: as recorded)")
     about = "shard optimizer state (1), also gradients (2), also parameters (3, FSDP) over dp (default: 0, DDP)"
     add("--zero", type=int, choices=range(4), default=0, help=about)
-    add("--batch", type=int, metavar="GLOBAL", help="global batch size (default: same batch per data-parallel rank)")
+    add("--batch", type=int, metavar="GLOBAL", help="global batch size (default: unchanged per data-parallel rank)")
     about = "microbatches per step (default: as recorded; for a new pipeline 4, or the number of stages)"
     add("--microbatches", type=int, metavar="N", help=about)
-    add("--no-sync", action="store_true", help="reduce gradients only after the last microbatch, like no_sync of DDP")
+    add("--no-sync", action="store_true", help="reduce gradients only after the last microbatch, like DDP's no_sync")
     about = "with --zero 3, unit to gather: a module class, a minimum number of elements, or each part between "
     about += "two activations (default: as recorded, or each repeated block)"
     add("--fsdp-wrap", metavar="WHAT", help=about)
@@ -104,9 +104,9 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     add("--tp-style", choices=get_args(TensorStyle), default="dtensor", help=about)
     about = "shard norms and residuals along the sequence; needs --tp-style megatron"
     add("--sequence-parallel", action="store_true", help=about)
-    add("--bucket-cap-mb", type=int, metavar="MIB", help="bucket size of DDP (default: 25, with a first bucket of 1)")
+    add("--bucket-cap-mb", type=int, metavar="MIB", help="DDP bucket size in MiB (default: 25; the first bucket is 1)")
     add("--from", dest="recorded", metavar="tp=N,dp=N,pp=N", help="layout of the recorded job (default: detected)")
-    add("--step", type=int, metavar="N", help="ProfilerStep to use (default: the median step)")
+    add("--step", type=int, metavar="N", help="number of the ProfilerStep to use (default: the median step)")
 
 
 @gc_disabled()

@@ -46,10 +46,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_const", dest="form", const="csv", help="print comma-separated values")
     form.add_argument("--json", action="store_const", dest="form", const="json", help="print a JSON array of objects")
-    add("-o", "--output", metavar="FILE", help="write the rows to FILE: .csv, .json, .parquet or .txt")
+    add("-o", "--output", metavar="FILE", help="write the rows to FILE (.csv, .json, .parquet or .txt)")
     add_engine(parser)
     add("--full", action="store_true", help="print every row")
-    add("--memory", default=MEMORY, metavar="SIZE", help="memory limit of a query (default: %(default)s)")
+    add("--memory", default=MEMORY, metavar="SIZE", help="memory limit for the query (default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
-"""Generate the tables of docs/reference/columns.md from the declarations of the columns.
+"""Generate the tables in docs/reference/columns.md from the column declarations in the code.
 
-Run `python docs/column_docs.py` to update the page after a declaration has changed.
+If you change a declaration, run `python docs/column_docs.py` to update the page.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ANALYSIS: dict[str, type[Row]] = {
 
 
 def section(name: str, kind: type[Row]) -> str:
-    """Return the section of one table: a heading, and a Markdown table of its columns."""
+    """Return the section for one table. It has a heading, and a Markdown table that describes the columns."""
     rows = [
         f"| `{column.name}` | {'' if column.unit in ('name', 'text', 'number') else column.unit} | {column.doc}"
         f"{' (inferred)' if column.certainty == INFERRED else ''} |"
@@ -49,7 +49,7 @@ def section(name: str, kind: type[Row]) -> str:
 
 
 def with_tables(page: str) -> str:
-    """Return the page with its tables replaced by tables that match the current declarations."""
+    """Return the page with all tables generated again from the current declarations."""
     for begin, end, kinds in (
         ("<!-- frames -->", "<!-- end of frames -->", FRAMES), ("<!-- tables -->", "<!-- end of tables -->", ANALYSIS),
     ):  # fmt: skip

@@ -1,6 +1,7 @@
 """Draw two pictures of the architecture: `python docs/draw_house.py` writes house.svg and kernel.svg in docs/pictures.
 
-The folders and their order come from the contract "layers" in pyproject.toml. Their texts are in this file.
+The folders and their order come from the import contract "layers" in pyproject.toml. Their descriptions are in this
+file.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def layers() -> list[list[str]]:
 
 
 def box(left: float, top: float, width: float, height: float, name: str, lines: tuple[str, ...]) -> Iterator[str]:
-    """Yield a box with a name and lines of text, which are centered."""
+    """Yield the SVG elements of a box. It contains a name and lines of text, all centered."""
     kind = "base" if name in ("trace/", "Trace") else "box"
     yield f'<rect class="{kind}" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>'
     middle = left + width / 2
@@ -64,12 +65,12 @@ def box(left: float, top: float, width: float, height: float, name: str, lines: 
 
 
 def arrow(x: float, top: float) -> str:
-    """Return an arrow from a box to the box below it."""
+    """Return an SVG arrow that leads from a box to the box below it."""
     return f'<line class="arrow" x1="{x}" y1="{top}" x2="{x}" y2="{top + 22}"/>'
 
 
 def house() -> str:
-    """Return a picture of the folders, in import order: each folder may import only the folders below it."""
+    """Return a picture of the folders in import order. Each folder may import only from the folders below it."""
     parts, top = list[str](), 16.0
     rows = layers()
     for number, names in enumerate(rows):
@@ -98,7 +99,7 @@ def kernel() -> str:
 
 
 def svg(width: float, height: float, title: str, parts: list[str]) -> str:
-    """Return a drawing, with a title for screen readers."""
+    """Return an SVG drawing that contains a title for screen readers."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img">'
     body = "\n".join(['<rect class="back" width="100%" height="100%" rx="6"/>', *parts])
     return f"{head}\n<title>{escape(title)}</title>\n<style>{STYLE}</style>\n<defs>{TIP}</defs>\n{body}\n</svg>\n"

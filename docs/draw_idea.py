@@ -1,4 +1,4 @@
-"""Draw docs/pictures/idea.svg, narrow enough for a phone: two traces are joined into ET+, and programs that use ET+.
+"""Draw docs/pictures/idea.svg. It shows how two traces become ET+ and which programs use it, and fits on a phone.
 
 python docs/draw_idea.py
 """

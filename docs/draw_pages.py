@@ -1,8 +1,8 @@
-"""Draw docs/pictures/report*.png: pictures of HTML reports of real traces, taken in headless Chromium.
+"""Take the screenshots docs/pictures/report*.png. They show HTML reports on real traces in headless Chromium.
 
     .venv/bin/python docs/draw_pages.py
 
-It uses `../shared/traces` and drives the browser with `tests/browser.py`.
+The script needs the traces in `../shared/traces`. It controls the browser with `tests/browser.py`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PICTURES = {
     "report_flame.png": (VIT, "", "", "flame"),
     "report_ranks.png": (JOB, "", "", "axis"),
 }
-"""Name to the trace, what is done on the page, what is waited for, and the section that is shown."""
+"""Maps each picture to (traces, JavaScript to run on the page, condition to wait for, section to show)."""
 
 
 def page_of(files: list[list[str]]) -> bytes:
-    """Return the report page of a trace, or of all ranks of a job."""
+    """Return the HTML report on a trace, or on all ranks of a job."""
     paths = [[str(TRACES / name) for name in names] for names in files]
     analyses = [analyze(link(*names) if len(names) > 1 else load(names[0])) for names in paths]
     ranks = [rank_report(one, len(files), critical_chain(one.trace)) for one in analyses]
@@ -58,13 +58,13 @@ def draw(browser: Page, folder: Path, name: str) -> None:
         browser.evaluate(act)
         browser.wait_for(settled)
     browser.evaluate(f"document.getElementById('{section}').scrollIntoView({{behavior: 'instant'}})")
-    # wait until animation frames are drawn and the navigation has marked the section
+    # Wait until the page has been drawn and the navigation highlights the section.
     browser.evaluate("new Promise((done) => setTimeout(done, 500))")
     browser.screenshot(ROOT / "docs" / "pictures" / name)
 
 
 def main() -> None:
-    """Write all pictures, or only the pictures named on the command line."""
+    """Write all pictures, or only those that are named on the command line."""
     with tempfile.TemporaryDirectory() as folder, open_page(Path(folder), size="1280,900") as browser:
         for name in sys.argv[1:] or PICTURES:
             draw(browser, Path(folder), name)

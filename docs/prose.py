@@ -1,4 +1,4 @@
-"""Count odd turns of phrase per 1,000 words, for `make lint`. Lower a limit when you improve the text."""
+"""Count unnatural turns of phrase per 1,000 words for `make lint`. If you improve the text, lower the limits."""
 
 import ast
 import re
@@ -30,7 +30,7 @@ COMMENT = re.compile(r"(?:^|  )# (?!type|noqa|fmt)(.+)$", re.MULTILINE)
 
 
 def main() -> None:
-    """Print the rates; exit with status 1 if a rate is above its limit."""
+    """Print the rate for each kind of text. Exit with status 1 if a rate exceeds its limit."""
     words: Counter[str] = Counter()
     odd: Counter[str] = Counter()
     for kind, text in texts():
@@ -43,7 +43,8 @@ def main() -> None:
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Kind and text of each docstring, comment, longer string, line of a page, and paragraph of the docs."""
+    """Yield (kind, text) for all docstrings, comments, long strings, lines of report pages, and paragraphs of the
+    docs."""
     packages = [init.parent for init in ROOT.glob("*/__init__.py") if init.parent.name != "fixtures"]
     for path in (path for package in packages for path in package.rglob("*.py") if "_pb2" not in path.name):
         source = path.read_text("utf-8")

@@ -1,4 +1,5 @@
-"""Rename `Example:` in docstrings to `Examples:` for the API page: the Google-style parser shows only those as code."""
+"""Rename `Example:` to `Examples:` in docstrings, because the parser for the API page shows only `Examples:` as
+code."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import griffe
 
 
 class ExampleSections(griffe.Extension):
-    """Renames the sections before the docstrings are parsed."""
+    """Renames the sections before the site generator parses the docstrings."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         if obj.docstring:

@@ -1,4 +1,4 @@
-"""Generated pages of the site: commands from their parsers, JSON keys from the schemas, messages from the sources.
+"""Generate pages of the site: commands from their parsers, JSON keys from the schemas, and messages from the code.
 
 MkDocs calls `on_files` and `on_page_markdown`; `make docs` builds the site.
 """
@@ -28,7 +28,7 @@ _OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(schemas|examples|fixtures|CONTR
 
 
 def on_config(config: Any) -> Any:
-    """Add the pages of the commands to the navigation, below the list of commands."""
+    """Add a page for each command to the navigation, below the list of commands."""
     pages = [{name: path} for name, path in COMMAND_PAGES.items()]
     (reference,) = (part["Reference"] for part in config.nav if "Reference" in part)
     (commands,) = (part for part in reference if "Commands" in part)
@@ -37,7 +37,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the generated pages, and the schemas as files."""
+    """Add the generated pages and the JSON schema files to the site."""
     from mkdocs.structure.files import File
 
     parsers = etplus_parser()[1]
@@ -55,7 +55,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Replace links to repository files that are not part of the site by their text. Schemas are part of the site."""
+    """Replace each link to a repository file that is not on the site with its text. Schemas are on the site."""
 
     def inside(match: re.Match[str]) -> str:
         text, folder, name = match[1], match[2], match[3].strip("/")
@@ -83,14 +83,14 @@ def commands_page() -> str:
 
 
 def command_page(name: str, parser: argparse.ArgumentParser) -> str:
-    """Return the page of one command, with the options from its parser."""
+    """Return the page for one command. Its options come from its argument parser."""
     return "\n".join(_command(name, parser))
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"# etplus {name}\n"
     yield (parser.description or "") + "\n"
-    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # independent of the width of the terminal
+    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # not the width of the terminal
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
     usage = formatter.format_help().removeprefix("usage: ")
     yield f"```text\n{usage.rstrip()}\n```\n"
@@ -116,7 +116,7 @@ def _cell(text: str, *, code: bool = False) -> str:
 
 
 def schemas_page() -> str:
-    """Return the page that lists the keys of the published JSON schemas with their descriptions."""
+    """Return the page that lists and describes the keys in all published JSON schemas."""
     parts = [
         "# JSON schemas\n",
         "Tests compare the output of etplus with these schemas. "

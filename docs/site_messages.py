@@ -1,4 +1,5 @@
-"""Generate the page of all error messages in the sources, by area. Each area has a cause and a remedy."""
+"""Generate the page that lists all error messages in the code, grouped by area. Each area describes a common cause and
+a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _NOT_PACKAGE = {".venv", "build", "tests", "benchmarks", "docs", "examples", "fi
 
 
 class Area(NamedTuple):
-    """Messages with a common cause. The paths (relative to the root) contain the code that raises these messages."""
+    """Messages with a common cause. The messages come from the code in `paths`, which are relative to the root of the
+    repository."""
 
     title: str
     paths: tuple[str, ...]
@@ -103,7 +105,7 @@ class Message(NamedTuple):
 
 
 def messages_page() -> str:
-    """Return the page: for each area, the cause, the remedy and all messages."""
+    """Return the page. For each area, it has the cause, the remedy and all messages."""
     parts = [
         "# All messages\n",
         "This page lists all error messages in the etplus sources; `…` stands for a file, a name or a number. "
@@ -124,10 +126,10 @@ def messages_page() -> str:
 
 
 def area_of(path: str) -> Area:
-    """Return the area with the longest matching path.
+    """Return the area of a source file. If several areas match, the longest path wins.
 
     Raises:
-        LookupError: no area matches; add the path to `AREAS`.
+        LookupError: no area contains the file. Add its path to `AREAS`.
     """
     fits = [(len(prefix), area) for area in AREAS for prefix in area.paths if path.startswith(prefix)]
     if not fits:
@@ -137,7 +139,7 @@ def area_of(path: str) -> Area:
 
 @cache
 def messages() -> tuple[Message, ...]:
-    """Return the messages of all errors that the package raises deliberately."""
+    """Return the messages of all errors that the package raises itself."""
     return tuple(message for path in _sources() for message in _raised(path))
 
 
@@ -164,7 +166,8 @@ def _raised(path: Path) -> Iterator[Message]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements below a node. Much faster than `ast.walk`, because that also visits every expression."""
+    """Yield all statements inside a node, at any depth. This is much faster than `ast.walk`, which also visits every
+    expression."""
     for field in ("body", "handlers", "cases", "orelse", "finalbody"):
         for child in getattr(node, field, ()):
             yield child
