@@ -1,4 +1,4 @@
-"""Replay a trace as a graph: baseline, what-ifs, critical path, and several ranks on a network."""
+"""Replay traces as graphs, with or without what-if changes, and find their critical paths."""
 
 from __future__ import annotations
 

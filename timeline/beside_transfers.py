@@ -1,8 +1,8 @@
-"""Slowdown of host work during transfers.
+"""Measure how much host work slows down during transfers.
 
-A collective on the host (Gloo, MPI) competes with its rank's operators for the processor. The slowdown is estimated
-from operators of equal name and shapes that sometimes ran during a transfer. Example: `aten::mm` of one shape
-takes 2 ms alone and 3 ms during a transfer, so the slowdown is 1.5.
+A collective on the host (Gloo, MPI) competes with the operators of its rank for the CPU. To estimate the slowdown,
+operators that ran during a transfer are compared with operators of the same name and shapes that ran alone. If an
+`aten::mm` takes 2 ms alone and 3 ms during a transfer, for example, the slowdown is 1.5.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ..trace.index import Row
 from ..trace.intervals import Intervals, sums, union
 from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
-# An operator is considered to run alone if transfers cover less than this share of its time.
+# An operator is considered to run alone if it overlaps transfers for less than this share of its time.
 _HARDLY = 0.1
-# Durations are compared only among at least this many equal operators.
+# Durations are compared only if at least this many operators have the same name and shapes.
 _SEVERAL = 3
 
 # Times in ns of operators with the same name and shapes. The first list has the durations of operators that ran alone.
-# The second list has a pair (duration, time during transfers) for each operator that overlapped a transfer.
+# For operators that overlapped a transfer, the second list has pairs (duration, overlap with transfers).
 EqualWork = tuple[list[int], list[tuple[int, int]]]
 
 
 def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
-    """Return how long operators ran during transfers, and how long the same work would take alone, in ns."""
+    """Return how long operators ran during transfers, and how long their work would have taken alone, in ns."""
     taken = lost = 0
     for alone, beside in groups:
         if alone and beside:
@@ -42,9 +42,9 @@ def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
 
 
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
-    """Return the 10th and 90th percentiles (by time) of durations relative to the median of equal operators.
+    """Return the 10th and 90th percentiles of (duration / median duration of operators with the same name and shapes).
 
-    If there are too few operators, both are 1.
+    The percentiles are weighted by time. Both are 1 if there are too few operators.
     """
     groups = [np.array(alone, np.float64) for alone, _ in equal_operators(graph) if len(alone) >= _SEVERAL]
     if not groups:
@@ -58,7 +58,7 @@ def unevenness(graph: ReplayGraph) -> tuple[float, float]:
 
 
 def with_time_beside(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with measured `SharedTransfers.beside`; unchanged if no transfers run on the host."""
+    """Return the graph with the measured `SharedTransfers.beside`. It is unchanged if no transfers run on the host."""
     if (shared := graph.shared) is None:
         return graph
     return replace(graph, shared=replace(shared, beside=time_beside(equal_operators(graph))))
@@ -76,7 +76,7 @@ def equal_operators(graph: ReplayGraph) -> list[EqualWork]:
 
 
 def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
-    """For each operator whose shapes are known, yield name and shapes, self time, and time during transfers."""
+    """For each operator with known shapes, yield (name, shapes), its self time, and its overlap with transfers."""
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
@@ -92,7 +92,7 @@ def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
 
 
 def plain_work(graph: ReplayGraph) -> dict[int, float]:
-    """For each edge of host work, return its duration if no transfers ran, as a share of its measured duration."""
+    """Map each edge of host work to a factor that turns its measured duration into its duration without transfers."""
     assert graph.shared is not None
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0))
@@ -118,7 +118,7 @@ def transfer_edges(graph: ReplayGraph) -> IntColumn:
 
 
 def time_covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """For edges of host work, return the measured ns covered by transfers of the same rank, and the total ns."""
+    """For edges of host work, return the measured overlap with transfers of the rank and the measured time, in ns."""
     edges, measured = graph.edges, graph.measured
     rank = graph.rank_of_row[graph.row[edges.target[work]]]
     until = measured[edges.target[work]]

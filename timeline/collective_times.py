@@ -1,29 +1,29 @@
-"""Time of a collective on links with given bandwidths and latencies, by algorithm and library.
+"""Compute how long a collective takes on links with given bandwidths and latencies, by algorithm and library.
 
 docs/reference/network.md has the formulas. Bandwidth terms follow "busbw" (nccl-tests, doc/PERFORMANCE.md). Step counts
 follow Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. On a ring,
 all-to-all data passes through the ranks in between, as in ASTRA-sim (astra-sim/system/collective/Ring.cc). On a tree,
-an all-reduce takes 2 (S/B + log₂N · L); a broadcast or reduce takes half as long. Other kinds use a ring.
+an all-reduce takes 2 (S/B + log₂N · L). A broadcast or reduce takes half of this time. Other kinds use a ring.
 
-**Several levels**: one phase per level, as ASTRA-sim does with `"collective-optimization": "localBWAware"`. A
-reduce-scatter leaves each rank its part for the next level, an all-gather is the reverse, and an all-reduce does both.
-Broadcast, reduce and all-to-all send all data on each level.
+**Levels**: A collective has one phase per level, as in ASTRA-sim with `"collective-optimization": "localBWAware"`. In a
+reduce-scatter, each rank passes only its shard to the next level. An all-gather works in reverse, and an all-reduce
+does both. Broadcast, reduce and all-to-all send all data on every level.
 
-**Gloo** (pytorch/gloo) has no levels: the slowest link determines the time of a step. All-reduce, reduce and all-gather
-run on rings (allreduce.cc, reduce.cc, allgather.cc); PyTorch's reduce-scatter is an all-reduce (ProcessGroupGloo.cpp).
-A broadcast runs on a binomial tree (broadcast.cc). A rank of the tree forwards data only after it has all data: with d
-= log₂N, the root's link is busy for d · S/B, the link of its first child for (d − 1) · S/B, and so on. All-to-all sends
-to all ranks at the same time (alltoall.cc); a barrier takes log₂N steps (barrier.cc).
+**Gloo** (pytorch/gloo) ignores levels, so the slowest link determines the time of a step. All-reduce, reduce and
+all-gather use rings (allreduce.cc, reduce.cc, allgather.cc). PyTorch implements reduce-scatter as an all-reduce
+(ProcessGroupGloo.cpp). A broadcast uses a binomial tree (broadcast.cc), in which a rank forwards data only after it has
+received all data. With d = log₂N, the link of the root is busy for d · S/B, the link of its first child for
+(d − 1) · S/B, and so on. An all-to-all sends to all ranks at the same time (alltoall.cc). A barrier takes log₂N steps
+(barrier.cc).
 
 **NCCL** 2.28.3 (src/graph/tuning.cc, `ncclTopoTuneModel` and `ncclTopoGetAlgoTime`) uses the fastest of three protocols
 on a ring or, for an all-reduce, also on a tree. L is the step time of LL, the protocol with the lowest latency: 5.0 µs
 between nodes and 0.6 µs on NVLink. `_Protocol` has step times (`hwLatencies`), start times (`baseLatencies`), bandwidth
-shares, and `treeCorrectionFactor`. `llMaxBws` (Hopper, Intel) limits LL; on a ring between nodes, steps of the protocol
-Simple take 1.4 times as long ("plateau effect"). A ring visits all ranks of a node before leaving the node
-(`nInterSteps`). Each NIC has a ring, so all ranks of a node share its outgoing data. A tree is a chain within each node
-and `log2i(nodes)` deep. Broadcast and reduce take all steps of a chain. Not modeled: NVLS, CollNet, PAT, channel
-limits.
-"""
+shares, and `treeCorrectionFactor`. `llMaxBws` (Hopper, Intel) limits LL. On a ring between nodes, steps of the protocol
+Simple take 1.4 times as long ("plateau effect"). A ring visits all ranks of a node before it leaves the node
+(`nInterSteps`). Every NIC has a ring, so all ranks of a node share its outgoing data. A tree is a chain within a node
+and has a depth of `log2i(nodes)` between nodes. Broadcast and reduce take all steps of a chain. NVLS, CollNet, PAT and
+channel limits are not modeled."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ from ..schemas.comm_types import CollectiveCommType as Type
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]
 
-# For these kinds of collectives, the recorded size is only one rank's part.
+# These collectives record only the shard of one rank as their size.
 SHARDS: Final = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})
 _CHAINS = frozenset({Type.BROADCAST, Type.REDUCE})
 _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
 _ON_TREES = _CHAINS | _TWO_PHASES
-# These kinds of collectives send all data on each level of the network.
+# These collectives send all data on every level of the network.
 _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
 
 
 class _Protocol(NamedTuple):
-    """An NCCL protocol. A pair has a value for rings and one for trees, or for links inside and between nodes."""
+    """An NCCL protocol. In pairs, the first value is for rings and the second for trees, unless a comment differs."""
 
-    base_ns: tuple[float, float]  # start-up time of a collective
-    between: tuple[float, float]  # between, inside: step time divided by L, for links between and inside nodes
-    inside: tuple[float, float]
-    least_ns: float  # minimum time of a step inside a node, if the ring spans several nodes
-    share: float  # share, on_tree: the share of the bandwidth that a ring or a tree can use
-    on_tree: tuple[float, float]
-    tree_tenths: tuple[int, ...]  # tenths of `on_tree` reached at 64 B, 128 B, 256 B, …; later all ten
+    base_ns: tuple[float, float]  # startup time of a collective on a ring and on a tree
+    between: tuple[float, float]  # step time between nodes / L; rings use the second value for one rank per node
+    inside: tuple[float, float]  # step time inside a node, divided by L
+    least_ns: float  # minimum step time inside a node in ns, if a ring spans several nodes
+    share: float  # share of the bandwidth that a ring can use
+    on_tree: tuple[float, float]  # share that a tree can use inside a node and between nodes
+    tree_tenths: tuple[int, ...]  # tenths of `on_tree` reached at 64 B, 128 B, 256 B, …; ten for larger sizes
 
 
 def _tenths(text: str) -> tuple[int, ...]:
@@ -91,26 +91,26 @@ _SIMPLE = _Protocol(
 )
 _TREE_SHARE, _PLATEAU = 0.92, 1.4
 _LL_BANDWIDTH = {1: 141.0, 2: 39.0}
-# Maximum bandwidth of LL in GB/s for node counts that `_LL_BANDWIDTH` does not list.
+# Maximum bandwidth of LL in GB/s if `_LL_BANDWIDTH` does not list the number of nodes.
 _LL_BANDWIDTH_OF_MORE = 20.4
 
 
 class LevelSpan(NamedTuple):
-    """How a process group spans one level of a network."""
+    """Describes how a process group spans one level of a network."""
 
-    ranks: int  # number of members on this level; on outer levels, number of units of the level below
+    ranks: int  # number of ranks; on outer levels, number of units of the level below
     bandwidth: float
     latency_ns: float
     algorithm: Algorithm = "ring"
-    in_node: bool = False  # True if the level is inside a node; only the NCCL formulas use this
-    hops: int = 0  # number of links that a step crosses on a ring topology; 0 on other topologies
+    in_node: bool = False  # True if the level is inside a node, for the NCCL formulas
+    hops: int = 0  # number of links that a step crosses if the topology is a ring, otherwise 0
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
-    """Return the duration of a collective in ns after all ranks are ready; 0 if there are no levels.
+    """Return how many ns a collective takes after all ranks are ready. It is 0 if there are no levels.
 
-    `size` is the bytes of one rank's input (`message_bytes`); `spans` are the levels, inner levels first. A library
-    overrides the algorithms of the levels.
+    `size` is the input of one rank in bytes (`message_bytes`). `spans` lists the levels, inner levels first. If
+    `library` is given, it overrides the algorithms of the levels.
     """
     if not spans:
         return 0.0
@@ -161,7 +161,7 @@ def _nccl_ns(kind: int, whole: float, spans: Sequence[LevelSpan]) -> float:
     for below, span in pairwise(spans):
         together *= below.ranks
         bandwidth = min(bandwidth, span.bandwidth * together)
-    if kind == Type.ALL_TO_ALL:  # each rank sends to all other ranks at the same time; most messages leave the node
+    if kind == Type.ALL_TO_ALL:  # all messages are sent at the same time, and most of them leave the node
         outer, passed = spans[-1], whole * (ranks - 1) / ranks / bandwidth
         units = prod(span.ranks for span in spans[:-1])
         return max(whole * (ranks - units) / ranks / outer.bandwidth, passed) + outer.latency_ns

@@ -1,4 +1,4 @@
-"""Constants of the replay, fitted to a trace: launch latency, stream gap, and launch queue limit."""
+"""Fit the constants of the replay, such as launch latency and stream gap, to a trace."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
-# A waiting call returns at most this long after its awaited work ends. A longer delay is an unknown wait.
-# A GPU event that starts later than this after its awaited work ends was delayed by something else.
+# A waiting call returns at most this long after the awaited work ends. A longer delay is an unknown wait.
+# A GPU event on another stream also starts within this time, unless something else delays it.
 SYNC_RETURN_NS = 10_000
-# Upper limits of the launch latency and the gap. No device is slower, so longer delays must be waits for other work.
+# Upper limits of launch latency and gap. Longer delays must be waits for other work, because no device is that slow.
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Fitted values that replace single measured latencies in the replay.
+    """Fitted values that the replay uses instead of individual measured latencies.
 
     Attributes:
         launch_latency_ns: time from the start of a launching call to the start of its work on an idle stream.
-        gap_ns: time between two queued GPU events on a stream.
+        gap_ns: time between two consecutive GPU events on a stream if the second one was already queued.
         event_gap_ns: time from the end of GPU work to the start of work that waited for it on another stream.
         sync_return_ns: maximum time from the end of GPU work to the return of the call that waits for it.
-        queue_limit: number of outstanding launches at which a launching call blocks; None if unknown.
-        clock_skew_ns: time by which waiting calls seem to return early on the host's clock; does not change lags.
+        queue_limit: number of outstanding launches at which a launching call blocks, or None if it is unknown.
+        clock_skew_ns: time by which waiting calls seem to return too early on the host's clock. It changes no lags.
     """
 
     launch_latency_ns: int
@@ -53,11 +53,11 @@ class Constants:
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
-    """Fit the constants to the GPU events of one rank (`counted` rows). If there are none, constants are 0.
+    """Fit the constants to the GPU events of one rank (only rows in the mask `counted`). Without events, they are 0.
 
-    The launch latency is the median over events on idle streams. A stream's first event is used only if there are no
-    other events, because it includes module loading. The gap is the median over events launched while their predecessor
-    ran.
+    The launch latency is the median over events on idle streams. The first event of a stream is used only if there are
+    no other events, because its latency includes module loading. The gap is the median over events that were launched
+    before their predecessor ended.
 
     Example:
         >>> from etplus import build_graph
@@ -90,7 +90,7 @@ def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...
 
 
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
-    """Return lags capped by the constants of their edges' kinds; `NEVER` for removed edges (GONE)."""
+    """Return the lags, limited by the constants for their kinds of edges. Removed edges (GONE) get `NEVER`."""
     edges, ranks = graph.edges, of_ranks(constants)
     if len(ranks) != len(graph.traces):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.traces)}")
@@ -106,7 +106,7 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
-    """For each point, return the measured source time of its incoming edge of a kind, −1 if there is none."""
+    """For each point, return the measured time at the source of its incoming edge of this kind, or −1."""
     edges, found = graph.edges.take(graph.edges.kind == kind), np.full(len(graph), -1, np.int64)
     found[edges.target] = graph.measured[edges.source]
     return found

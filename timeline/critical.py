@@ -1,4 +1,4 @@
-"""The critical path of a replay, which splits the makespan into parts, and lower bounds on the makespan."""
+"""Find the critical path of a replay. It shows what the makespan consists of. Also compute lower bounds on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .graph_replay import Replay, replay
 from .host_backends import pauses_during_transfers
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 
-_SHOWN = 10  # maximum number of operators that a repr shows
+_SHOWN = 10  # maximum number of operators in a repr
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 
@@ -37,10 +37,10 @@ class CriticalPath(Suggests):
     """A longest path through a replayed timeline.
 
     Attributes:
-        edge: int64, edges of the path in time order.
-        by_kind: ns by edge kind, largest first.
-        by_op: ns by (kind, name) of kernels, calls, and unknown waits, largest first.
-        by_source, by_phase: ns by source line ("train.py:7") and phase; only in `Trace.critical_path`.
+        edge: int64, numbers of the path's edges in order of time.
+        by_kind: maps kinds of edges to ns, largest first.
+        by_op: maps (kind, name) of kernels, calls and unknown waits to ns, largest first.
+        by_source, by_phase: map source lines ("train.py:7") and phases to ns. Only `Trace.critical_path` sets them.
     """
 
     guesses: ClassVar[dict[str, str]] = {
@@ -63,7 +63,7 @@ class CriticalPath(Suggests):
         return render(title, ["kind", "ms", "share"], rows, 80)
 
     def to_pandas(self) -> Any:
-        """Return a DataFrame of ns by kind and name, largest first; waits and gaps have the name ""."""
+        """Return a DataFrame with the ns of each kind and name, largest first. Waits and gaps have an empty name."""
         named = Counter[str]()
         for (kind, _), ns in self.by_op.items():
             named[kind] += ns
@@ -74,12 +74,12 @@ class CriticalPath(Suggests):
 
     @property
     def length_ns(self) -> int:
-        """Sum of the path's edges: the makespan of the replay."""
+        """Sum of the path's lags. For a path through the whole replay, this is the makespan."""
         return sum(self.by_kind.values())
 
 
 def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
-    """Return the edges of a longest path to a point (default: the last end); ties go to the lowest source point."""
+    """Return the edges of a longest path to the point `last` or to the last end. On ties, the lowest source wins."""
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)
@@ -87,7 +87,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
-    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # for each point, the first point of its run
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # the first point in the run of every point
     before_head, head_of = before.tolist(), head.tolist()
     point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []
@@ -100,10 +100,10 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
 
 
 def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:
-    """Return the longest path of a replay; ties are resolved as in `binding_edges`.
+    """Return the longest path of a replay. `binding_edges` resolves ties.
 
-    With `between` (an annotation as in `call_between`), the path leads from the annotation's start to the last end of
-    the work that the annotation calls and launches. An edge that crosses the start is clipped to it.
+    `call_between` finds the annotation for `between`. The path then leads from the start of the annotation to the last
+    end of the work that it calls and launches. An edge that crosses the start is shortened to begin there.
     """
     edges, first, last = replay.graph.edges, 0, None
     if between is not None:
@@ -160,9 +160,8 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
-    """Return lower bounds on the makespan in ns: the busiest stream's GPU work, and the busiest thread's host work.
-
-    Host work counts with the time that it would take if no transfers ran. Waits for collectives are excluded.
+    """Return lower bounds on the makespan in ns: the GPU work of the busiest stream and the host work of the busiest
+    thread. Host work is measured without the slowdown during transfers. Waits for collectives are excluded.
     """
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
@@ -170,7 +169,7 @@ def resource_bounds(replay: Replay) -> dict[str, int]:
     stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
     on_device = (graph.row[edges.target] >= 0) & (graph.column("kind")[row] == GPU)  # host collectives may overlap
     on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & on_device
-    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # a gap counts only if it is negative
+    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # only overlaps are added
     host = (edges.kind == HOST) & (edges.source > 0) & ~pauses_during_transfers(graph)
     return {
         "busiest stream": _largest(rank, stream, work, on_stream),
@@ -185,14 +184,14 @@ def _largest(rank: IntColumn, lane: npt.NDArray[np.integer], ns: IntColumn, whic
 
 @dataclass(frozen=True)
 class CriticalChain:
-    """Edges of a critical path in order, as columns of equal length.
+    """The edges of a critical path in order, as columns of the same length.
 
     Attributes:
-        kind: indices into `kinds`, the names of the kinds of edges.
-        ns: int64, contribution to the makespan; negative if a kernel overlaps its predecessor.
-        row: int64, `Trace` row that does the edge's work, else the row that the edge leads to; −1 if there is none.
-        work: bool, True if the edge represents work of its row, False for waits and latencies.
-        start, end: int64, measured times in ns on the trace's clock.
+        kind: index into `kinds`, a list of the names of all kinds of edges.
+        ns: int64, contribution to the makespan. It is negative if a kernel overlaps its predecessor.
+        row: int64, the `Trace` row that does the work, the row that the edge leads to if it is not work, or −1.
+        work: bool, True if the edge is work of its row, False if it is a wait or a latency.
+        start, end: int64, measured times in ns on the clock of the trace.
     """
 
     kinds: tuple[str, ...]
@@ -206,7 +205,7 @@ class CriticalChain:
 
 
 def unchanged_replay(trace: Trace) -> Replay | None:
-    """Replay an unchanged trace, or a selection without its enclosing calls. Return None if no row has a time."""
+    """Replay a trace without changes. Calls that enclose a selection are removed. Return None if no row has a time."""
     try:
         graph = build_graph(without_enclosing(trace))
     except ConvertError:
@@ -215,7 +214,7 @@ def unchanged_replay(trace: Trace) -> Replay | None:
 
 
 def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalChain | None:
-    """Return the critical path of the replay without changes; None if no row has a time.
+    """Return the critical path of a replay without changes, or None if no row has a time.
 
     Example:
         >>> chain = critical_chain(trace)
@@ -226,7 +225,7 @@ def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalCha
     if result is None:
         return None
     graph = result.graph
-    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # for each graph row, its row in `trace`
+    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # row in `trace` of every graph row
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.nodes.ts[graph.trace.nodes.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))

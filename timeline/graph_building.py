@@ -1,4 +1,4 @@
-"""Build the replay graph of a rank: thread chains, delays of device work, and waits for device work."""
+"""Build the replay graph of a rank from thread chains, delays of device work, and waits for device work."""
 
 from __future__ import annotations
 
@@ -37,37 +37,37 @@ from .replay_graph import (
 )
 from .thread_edges import handoffs, host_chains, without_backend_work, without_polling
 
-# A synchronizing call itself takes this many ns; it spends the rest of its duration waiting.
+# A synchronizing call itself takes this many ns. During all of its remaining duration, it waits.
 SYNC_COST_NS = 3_000
-# If a launching call takes longer than this multiple of the median, it first did other work, such as loading a module.
+# A launching call that takes longer than this multiple of the median first does other work, such as module loading.
 _SLOW = 3
-# Calls at the queue's limit are slower than calls below the limit by at least this factor.
+# Launching calls are slower by at least this factor if the queue is full.
 _LONGER = 1.5
-# A queue limit is accepted only if it is at least this high, and blocks at least this number and share of launches.
+# A queue limit must be at least this large, and must block at least this number and this share of the launches.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
-# If every call waits, a call itself takes this many ns. The delay from room in the queue to the call's return varies by
-# at most this share of the call's duration.
+# If all calls wait for room in the queue, a call itself is assumed to take this many ns.
+# The delay between room in the queue and the return must vary by at most this share of the call's duration.
 _OWN_NS, _CONSTANT = 3_000, 0.25
-# Calls return a few µs after the queue has room. In the meantime, up to this many more short kernels may start.
+# A waiting call returns a few µs after the queue has room. Up to this many more short kernels may start by then.
 _NEAR_LIMIT = 8
 
 
 @dataclass(frozen=True)
 class LaunchQueue:
     limit: int | None  # None if no call waits
-    edges: Edges  # from the start of GPU work that makes room in the queue to the end of the call that waited for it
+    edges: Edges  # from the start of work that makes room in the queue to the end of the waiting call
     blocked: IntColumn  # rows of the calls that waited
     typical_ns: int  # median duration of the calls that did not wait
 
 
 def find_queue(points: GraphEvents) -> LaunchQueue:
-    """Find the queue limit: outstanding launches never exceed it, and many calls return late when they reach it.
+    """Find the limit of outstanding launches. It is never exceeded, and many calls that reach it return late.
 
-    Launches whose work started are not counted. Of a limit per stream and one per device, the one with more waits wins.
+    A launch is outstanding until its work starts. If streams and devices have a limit, the one with more waits wins.
     """
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
-    call, first = first_places(points.launcher[launched])  # for a graph launch, use only the first event
+    call, first = first_places(points.launcher[launched])  # a graph launch counts with its first event only
     calls = trace.nodes.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
     duration = trace.nodes.dur[call]
@@ -106,7 +106,7 @@ def _limit_of(
     if np.count_nonzero(at_limit) < max(_LEAST_BLOCKED, _LEAST_SHARE * len(call)):
         return None
     source, target = [], []
-    for calls, before_count, leaving in queues:  # a launch waits for the work `limit` places ahead of it to start
+    for calls, before_count, leaving in queues:  # a launch waits until the work `limit` places ahead has started
         place = np.arange(len(calls)) + before_count - limit
         source.append(points.start[leaving[place[place >= 0]]])
         target.append(points.end[calls[place >= 0]])
@@ -115,7 +115,7 @@ def _limit_of(
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
         typical = int(median(duration[below]))
         waits = median(duration[at_limit]) > _LONGER * typical
-    else:  # all calls take equally long: they waited if they return at a constant delay after the queue has room
+    else:  # there are no fast calls: check for a constant delay after the queue has room
         typical = _OWN_NS
         early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
         waits = late_ns - early_ns <= _CONSTANT * median(duration[at_limit])
@@ -125,7 +125,7 @@ def _limit_of(
 def with_submissions(
     points: GraphEvents, chains: Edges, queue: LaunchQueue, waits: Edges
 ) -> tuple[GraphEvents, Edges, IntColumn]:
-    """Add a point to each slow launching call when it submits its work; also return the points where launches start."""
+    """Add a point where each slow launching call submits its work. Also return the points where launches start."""
     trace = points.trace
     nodes = trace.nodes
     submitted = points.start.copy()
@@ -135,7 +135,7 @@ def with_submissions(
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(trace), np.int64)
     early[call] = np.minimum(nodes.dur[call] - queue.typical_ns, nodes.ts[gpu] - nodes.ts[call])
-    count = len(points.measured)  # source * count + target identifies a pair of points
+    count = len(points.measured)  # source * count + target is a key for a pair of points
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
     early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a blocking copy call ends when the copy or its stream ends
@@ -155,9 +155,9 @@ def with_submissions(
 
 
 def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edges:
-    """Return edges from launches to the start of their work; for a graph launch, only to its first event.
+    """Return edges from launches to the start of their work. A graph launch has an edge only to its first event.
 
-    A stream's first event keeps its measured latency, which includes module loading and rising clocks.
+    The first event of a stream keeps its measured latency, because it includes module loading and rising clocks.
     """
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
@@ -169,7 +169,7 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
 def stream_edges(points: GraphEvents) -> Edges:
     """Return edges from each GPU event to the next one on its stream.
 
-    An event without a launch in the trace keeps its measured gap; a stream's first such event keeps its start.
+    An event without a recorded launch keeps its measured gap, or its measured start if it is the first on its stream.
     """
     gpu, before = points.gpu, points.before
     first, launched = before < 0, points.launcher[gpu] >= 0
@@ -180,9 +180,9 @@ def stream_edges(points: GraphEvents) -> Edges:
 
 
 def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
-    """Return edges from the end of GPU events to the calls that wait for them, except copies (`blocking_copies`).
+    """Return edges from the end of GPU events to the calls that wait for them. `blocking_copies` handles copies.
 
-    An edge leads to the end of a synchronizing call, else to the start of the call after the wait.
+    An edge leads to the end of a call if the call synchronizes, otherwise to the start of the call after the wait.
     """
     trace = points.trace
     nodes = trace.nodes
@@ -219,7 +219,7 @@ def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edg
 
 
 def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
-    """Limit calls that waited to the time of the call itself; calls that had nothing to wait for keep their time."""
+    """Shorten calls that waited to the time of the call itself. Calls that did not have to wait keep their time."""
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
@@ -230,16 +230,16 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
 
 
 def event_waits(points: GraphEvents) -> Edges:
-    """Return edges from GPU events to events on other streams that wait for them, including events in CUDA graphs."""
+    """Return edges from GPU events to events on other streams that wait for them, also within CUDA graphs."""
     source, target = points.timed_edges("event", "graph")
     lanes = points.trace.nodes.stream_lane
-    apart = lanes[source] != lanes[target]  # on the same stream, `stream_edges` applies
+    apart = lanes[source] != lanes[target]  # `stream_edges` handles events on the same stream
     edges = points.edges(EVENT, points.end[source[apart]], points.start[target[apart]], capped=True)
     return edges.take(edges.lag >= -ROUNDING_NS)
 
 
 def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
-    """Return a mask of the `sync` edges that are guesses: unrecorded waits for work that had already ended."""
+    """Return a mask of the `sync` edges that are guesses. The wait was not recorded, and the work had already ended."""
     trace = points.trace
     source, target = points.timed_edges("sync")
     over = trace.nodes.end[source] <= trace.nodes.ts[target]
@@ -262,18 +262,18 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
-# A wait is unknown if it exceeds both 20 µs and two launch latencies, because latencies vary by about this much. On a
-# 2080 Ti with a median of 16 µs, for example, they reached 30 µs above the median.
+# A delay is an unknown wait if it exceeds 20 µs and two launch latencies, because latencies vary by about this much.
+# On a 2080 Ti with a median latency of 16 µs, for example, latencies reached 30 µs above the median.
 _LEAST_NS, _LATENCIES = 20_000, 2
-# If a synchronizing call has nothing to wait for, it takes at most this long (65 µs on an MI250).
+# A synchronizing call that does not have to wait takes at most this long (65 µs on an MI250).
 _IDLE_SYNC_NS = 100_000
 
 
 def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
-    """Add an edge for each wait that the other edges, with fitted constants, do not explain.
+    """Add an edge for each wait that all other edges, with fitted constants, do not explain.
 
-    The edge starts at the latest predecessor and keeps the measured lag. At an unknown wait, constants cap the latency
-    of a stream's first event and the time of a synchronizing call with nothing to wait for.
+    The edge starts at the latest predecessor and has the measured lag. If a stream's first event or a synchronizing
+    call without awaited work follows an unknown wait, the constants limit its latency or its time.
     """
     constants = fit_constants(graph)
     if not constants.launch_latency_ns and np.any(graph.edges.kind == LAUNCH):
@@ -288,12 +288,12 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
         _LEAST_NS, _LATENCIES * constants.launch_latency_ns
     )
     late[edges.target[edges.kind == QUEUE]] = False
-    if graph.shared is not None:  # collectives on the host wait for a backend thread
+    if graph.shared is not None:  # host collectives also wait for a backend thread
         late[graph.start[graph.shared.rows]] = False
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
-    binding = binding[run_starts(edges.target[binding])]  # if several edges bind, keep the edge with the lowest source
+    binding = binding[run_starts(edges.target[binding])]  # of several edges, keep the lowest source
     source, target = edges.source[binding], edges.target[binding]
     waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
     shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))
@@ -303,18 +303,18 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
 
 
 def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
-    """Return lags without waits: a launch takes at most the latency, a long synchronizing call only its own cost."""
+    """Return lags without waits. Launches take at most the latency, and long synchronizing calls their own time."""
     edges = graph.edges
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (lag > _IDLE_SYNC_NS))
-    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # keep the last part per call
+    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # only the last part of every call
     lag[own[named(graph.trace.names, graph.trace.nodes.name[edges.owner[own]], SYNCHRONIZE)]] = SYNC_COST_NS
     return lag
 
 
 def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
-    """Build the replay graph of one rank; `assumed_waits` keeps waits that are only assumed from the order of calls.
+    """Build the replay graph of one rank. If `assumed_waits` is True, it includes waits inferred from the call order.
 
     Raises:
         ConvertError: no row of the trace has a time.
@@ -354,7 +354,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
 
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
-    """Return the graph with its points in topological order. A note counts the edges removed to avoid a cycle."""
+    """Return a graph with points in topological order. A note counts the edges that were removed to break cycles."""
     measured = points.measured
     order = topological(measured, edges)
     if order is None:

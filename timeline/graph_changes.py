@@ -1,6 +1,6 @@
-"""Changes to a replay graph: scale times, remove rows, drop waits, batch launches, fuse events, or overlap work.
+"""Change a replay graph: scale times, remove rows or waits, batch launches, fuse events, or overlap work.
 
-A `Change` applies to every graph with the same edges, even if its lags differ.
+A `Change` can be applied to every graph that has the same edges, even if the lags differ.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Change = Callable[[ReplayGraph], ReplayGraph]
 def scale(
     graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False, during: Span | None = None
 ) -> Change:
-    """Multiply the times of the given rows: host work of calls, GPU events, and communications.
+    """Multiply the times of the given rows (host work of calls, GPU events, and communications) by a factor.
 
-    `gaps` also scales host work between calls, and pauses, before these rows (True: all rows on the ranks of `rows`).
-    `during` limits this to host work that ends in a span, in ns as in `ReplayGraph.measured`.
+    Pauses and host work outside calls are also scaled if they precede rows in the mask `gaps`. True means all rows on
+    the ranks of `rows`. If `during` is given, only host work that ends in this span is scaled (ns after point 0).
     """
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU
-    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not host work
+    not_host_work[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # host collectives are excluded
     host = rows & ~not_host_work
     selected = np.append(host | (rows & not_host_work & ~host.any()), False)
     which = selected[edges.owner]
@@ -54,7 +54,7 @@ def of_their_ranks(graph: ReplayGraph, rows: Rows) -> Rows:
 
 
 def remove(graph: ReplayGraph, rows: Rows) -> Change:
-    """Set the time of the given rows and their launches to 0, and drop their waits; other work keeps its order."""
+    """Set the times of the given rows and of their launches to 0, and drop their waits. Other work keeps its order."""
     owned = np.flatnonzero(np.append(rows, False)[graph.edges.owner])
     before = _edges_before(graph, rows, LAUNCH, STREAM)
     waits = _edges_before(graph, rows, SYNC, QUEUE, UNKNOWN)
@@ -63,10 +63,10 @@ def remove(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
-    """Return edges of backward self time next to recomputed rows: the Python code of a checkpoint."""
+    """Return the edges of backward self time next to recomputed rows. They are the Python code of a checkpoint."""
     edges, phase = graph.edges, np.append(_phases(graph), -1)
     recomputed = np.append(rows & (phase[:-1] == RECOMPUTATION), False)
-    if not recomputed.any():  # this is true for most traces, and visiting all edges below is slow
+    if not recomputed.any():  # most traces end here, because visiting all edges below is slow
         return np.empty(0, np.int64)
     touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
     around: IntColumn = np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
@@ -83,7 +83,7 @@ def _edges_before(graph: ReplayGraph, rows: Rows, *kinds: int) -> IntColumn:
 def set_latency(
     graph: ReplayGraph, kind: int, latency_ns: int, constants: Constants | Sequence[Constants], on: Rows
 ) -> Change:
-    """Set the latency of launches (LAUNCH) or queued GPU events (STREAM); shorter latencies shrink in proportion."""
+    """Set the latency of launches (LAUNCH) or queued GPU events (STREAM). Shorter latencies shrink in proportion."""
     launch = _edges_before(graph, on, kind)
     launch = launch[graph.edges.capped[launch]]
     caps = np.array([fitted.caps()[kind] for fitted in of_ranks(constants)], np.int64)
@@ -104,7 +104,7 @@ def without_queue(graph: ReplayGraph, on: Rows) -> Change:
 
 
 def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
-    """Shorten GPU events to `bounds` (ns per row at the device's peaks, −1 if unknown) divided by `share`."""
+    """Shorten GPU events to `bounds` / `share`. A bound is the row's ns at the device's peaks, or −1 if unknown."""
     known = np.append(rows & (bounds >= 0), False)
     edge = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
     least = np.rint(bounds[graph.edges.owner[edge]] / share)
@@ -118,13 +118,13 @@ def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) ->
 
 
 def without_waits(graph: ReplayGraph, rows: Rows) -> Change:
-    """Remove the device waits and unknown waits of calls; the calls keep their own time."""
+    """Remove the unknown waits of calls and their waits for the device. The calls keep their own time."""
     waits = _edges_before(graph, rows, SYNC, UNKNOWN)
     return lambda graph: graph.without(waits)
 
 
 def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
-    """Launch all GPU events of a step with its first event on each stream, like a captured graph; waits remain."""
+    """Launch all GPU events of a step together with the first event on their stream, like a graph. Waits remain."""
     edges = graph.edges
     launches = _edges_before(graph, rows, LAUNCH)
     if not len(launches):
@@ -141,7 +141,7 @@ def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> IntColumn:
-    """Return edges of host work from the end of a thread's first launch in a step to the end of its last launch."""
+    """Return the edges of host work between the ends of a thread's first and last launch in a step."""
     edges = graph.edges
     thread = graph.column("thread")
     rows, lane = distinct_rows(graph.rank_of_row[call], thread[call], step)
@@ -152,7 +152,7 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
     edge = _edges_before(graph, np.ones(len(graph.start), np.bool_), HOST, HANDOFF)
     row, when = graph.row[edges.target[edge]], graph.measured[edges.target[edge]]
     is_between = np.zeros(len(edge), np.bool_)
-    order = np.lexsort((first, lanes[1], lanes[0]))  # spans of a thread do not overlap, because steps do not overlap
+    order = np.lexsort((first, lanes[1], lanes[0]))  # steps do not overlap, so the spans of a thread do not overlap
     spans = {key: order[places] for key, places in grouped(lanes[0, order], lanes[1, order])}
     for key, edges_of_thread in grouped(graph.rank_of_row[row], thread[row]):
         own_spans = spans.get(key, order[:0])
@@ -163,7 +163,7 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
 
 
 def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
-    """Merge neighboring GPU events on a stream in a step into one event with `factor` times their total duration."""
+    """Merge GPU events that are neighbors on a stream in a step. The result takes `factor` times their total time."""
     edges = graph.edges
     step, follows = _steps(graph), _edges_before(graph, rows, STREAM)
     source, target = graph.row[edges.source[follows]], graph.row[edges.target[follows]]
@@ -184,7 +184,7 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
     parent = np.concatenate([np.where(rows >= 0, rows + first, -1) for rows, first in parents])
     above_call, meant = call, events[event].astype(np.int64)
     total, some = np.zeros(len(events), np.int64), np.zeros(len(events), np.int64)
-    while len(above_call):  # go up the call tree, level by level
+    while len(above_call):  # go up one level of the call tree at a time
         np.add.at(total, above_call, 1)
         np.add.at(some, above_call, meant)
         above = parent[above_call]
@@ -194,10 +194,10 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 
 
 def overlapped(rows: Rows) -> Change:
-    """Let GPU events run in parallel with all other GPU events of their step, until the optimizer.
+    """Let the given GPU events run in parallel with all other GPU events of their step that precede the optimizer.
 
-    The optimizer, later steps, and calls that wait for the stream still wait for these events. This is a best case,
-    because other work may need the results sooner.
+    The optimizer, later steps, and calls that wait for the stream still wait for the given events. This is a best case,
+    because other work may need their results earlier.
     """
     return partial(_overlapped, rows)
 
@@ -224,7 +224,7 @@ def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
 
 
 def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
-    """For each GPU event, return the last selected event on its stream up to and including itself; −1 if none."""
+    """For each GPU event, return the last selected event on its stream that is not later than the event, or −1."""
     gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     lane = graph.column("stream_lane")
     gpu = gpu[np.lexsort((graph.measured[graph.start[gpu]], lane[gpu], graph.rank_of_row[gpu]))]

@@ -1,4 +1,4 @@
-"""Points of a trace before they are put in order, and queries that several rules use."""
+"""The points of a replay graph before they are ordered, and queries that several rules share."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .replay_graph import ORDER, Edges
 
 @dataclass(frozen=True)
 class GraphEvents:
-    """Points in time: the window's start (point 0), starts and ends of timed rows, and submissions of slow launches."""
+    """Points in time. Point 0 is the start of the window. All other points are starts, ends and submissions of rows."""
 
     trace: Trace
-    start: IntColumn  # start, end: for each row, its first and last point; −1 if the row has no time
+    start: IntColumn  # start, end: first and last point of the row, −1 if it has no time
     end: IntColumn
-    row: IntColumn  # for each point, its row; −1 for the start of the window
-    measured: IntColumn  # for each point, its time in ns after the start of the window
-    launcher: IntColumn  # for each row, the row that launched it; −1 if there is none
+    row: IntColumn  # row of the point, −1 for the start of the window
+    measured: IntColumn  # time of the point in ns after the start of the window
+    launcher: IntColumn  # row that launched the row, −1 if there is none
 
     @staticmethod
     def of(trace: Trace) -> GraphEvents:
-        """Return the points of a trace, numbered 2k + 1 and 2k + 2 for the k-th timed row."""
+        """Return the points of a trace. The k-th timed row (from 0) has the points 2k + 1 and 2k + 2."""
         nodes = trace.nodes
         rows = np.flatnonzero(nodes.timed)
         start, end, launcher = (np.full(len(trace), -1, np.int64) for _ in range(3))
@@ -42,12 +42,12 @@ class GraphEvents:
 
     @property
     def gpu(self) -> IntColumn:
-        """Rows of timed GPU events, sorted by stream and start."""
+        """Rows of the timed GPU events, sorted by stream and start."""
         return self._on_streams[0]
 
     @property
     def before(self) -> IntColumn:
-        """For each entry of `gpu`, the previous row on its stream; −1 for a stream's first event."""
+        """For each entry of `gpu`, the row of the previous event on its stream, or −1 for the first event."""
         return self._on_streams[1]
 
     @cached_property
@@ -69,7 +69,7 @@ class GraphEvents:
         return Edges.of(kind, source, target, self.between(source, target), capped=capped)
 
     def in_order(self, source: IntColumn, target: IntColumn) -> Edges:
-        """Return ORDER edges with lag 0; pairs that contradict the measured order are dropped."""
+        """Return ORDER edges with lag 0. Pairs that contradict the measured order are dropped."""
         agree = self.between(source, target) >= 0
         return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
 

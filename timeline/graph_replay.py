@@ -1,4 +1,4 @@
-"""Replay: compute when each call and GPU event of a graph starts and ends, from the durations of work.
+"""Replay a graph: compute when every call and GPU event starts and ends if the work takes the given durations.
 
 Example: `graph = build_graph(load("et_plus.json"))`, then `replay(graph, fit_constants(graph)).makespan_ns`.
 """
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Waits that nothing in the trace explains; a replay keeps them as measured."""
+    """Waits that nothing in the trace explains. A replay keeps their measured durations."""
 
     count: int
-    ns: int  # total time of the waits; overlapping waits are counted once
+    ns: int  # total time of the waits; time with several waits is counted once
     share: float
 
 
 @dataclass(frozen=True)
 class Replay(Suggests):
-    """A predicted timeline: the time of each point, in ns after the start of the window, and the lag of each edge."""
+    """A predicted timeline. It contains the time of every point in ns after the start of the window, and all lags."""
 
     graph: ReplayGraph
     time: IntColumn
@@ -60,17 +60,17 @@ class Replay(Suggests):
 
     @cached_property
     def answer_range(self) -> AnswerRange | None:
-        """Uncertainty of the makespan on another network, else None. The first access runs more replays."""
+        """Range of the makespan on another network, or None if there is none. The first access runs more replays."""
         return None if self._range is None else self._range()
 
     @cached_property
     def untraced(self) -> UntracedAnswer | None:
-        """Step time without the recorder, for traces of `etplus record`, else None; computed on first access."""
+        """Step time without the recorder if `etplus record` measured it, or None. It is computed on first access."""
         return None if self._untraced is None else self._untraced()
 
     @cached_property
     def start(self) -> IntColumn:
-        """Start of each trace row: int64 ns after the start of the window; −1 for rows without a time."""
+        """Start of every trace row in int64 ns after the start of the window. It is −1 for rows without a time."""
         return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
 
     @cached_property
@@ -79,24 +79,24 @@ class Replay(Suggests):
 
     @cached_property
     def makespan_ns(self) -> int:
-        """Time from the first start to the last end."""
+        """Time from the first start to the last end in ns."""
         return int(self.time.max() - self.time[1:].min())
 
     @property
     def measured_ns(self) -> int:
-        """The recorded makespan; 0 if start times were not recorded."""
+        """The recorded makespan in ns. It is 0 if start times were not recorded."""
         if not self.graph.times_recorded:
             return 0
         return int(self.graph.measured.max() - self.graph.measured[1:].min())
 
     @property
     def error(self) -> float:
-        """Relative error of the makespan; 0 for a trace without length or start times."""
+        """Relative error of the makespan. It is 0 if the trace has no start times or a measured makespan of 0."""
         return relative_error(self.makespan_ns, self.measured_ns)
 
     @cached_property
     def unexplained(self) -> Unexplained:
-        """Total unknown waits. A wait starts when nothing else delays its target."""
+        """All unknown waits. A wait starts when nothing else delays the target of its edge any longer."""
         edges = self.graph.edges
         waits = mask_at(len(self.time), edges.target[edges.kind == UNKNOWN])[edges.target]
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
@@ -108,14 +108,14 @@ class Replay(Suggests):
 
 
 def relative_error(predicted_ns: float, measured_ns: float) -> float:
-    """Return predicted time / measured time − 1; 0 if nothing was measured."""
+    """Return predicted time / measured time − 1, or 0 if nothing was measured."""
     return predicted_ns / measured_ns - 1 if measured_ns else 0.0
 
 
 def replay(
     graph: ReplayGraph, constants: Constants | Sequence[Constants], *, durations: IntColumn | None = None
 ) -> Replay:
-    """Replay a graph. `durations` (int64 ns per row) replace the graph's durations (`ReplayGraph.with_durations`).
+    """Replay a graph. `durations` replaces the times of rows in int64 ns, as in `ReplayGraph.with_durations`.
 
     Example:
         >>> from etplus import build_graph, fit_constants
@@ -133,13 +133,13 @@ def replay(
 
 
 def predicted_traces(replay: Replay) -> Iterator[Trace]:
-    """Yield each rank's trace with predicted times, on the trace's clock."""
+    """Yield the trace of each rank with predicted times on the trace's clock."""
     graph = replay.graph
     for k, trace in enumerate(graph.traces):
         rows = slice(int(graph.first_row[k]), int(graph.first_row[k + 1]))
         timed = trace.nodes.timed
         start, end = replay.start[rows], replay.end[rows]
         measured = graph.measured[graph.start[rows][timed]]
-        clock = int((trace.nodes.ts[timed] - measured).min())  # the same offset applies to all rows
+        clock = int((trace.nodes.ts[timed] - measured).min())  # all rows have the same offset
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.nodes.ts))
         yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.nodes.dur)))

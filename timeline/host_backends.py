@@ -1,8 +1,8 @@
-"""Collectives that run on the host (Gloo, MPI), on threads of their backend, and the work that waits for them.
+"""Model collectives that run on backend threads of the host (Gloo, MPI), and the work that waits for them.
 
-A host collective starts after the call that issued it, when a backend thread is free. The work that waits for it is the
-operator that reads its result (from ET tensors), else the operator in which it ended (`wait_tensor`), else its caller's
-next work (not for sends). A long pause is a wait until the end of the collective that ended in the pause.
+A host collective starts after the call that issued it, when a backend thread is free. The following work waits for it:
+the operators that read its result (according to ET tensors), the operator in which it ended (`wait_tensor`), or the
+caller's next work (except for sends). A long pause is a wait for the collective that ended during the pause.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, ReplayGraph, Sha
 from .shared_links import Links, share_alone
 from .thread_edges import host_chains, without_backend_work
 
-# A collective's recorded end may come up to this long after its caller resumed. When the backend thread has marked the
-# collective as done, the caller may take its processor for up to a time slice.
+# The recorded end of a collective may be up to this much later than the time at which its caller resumed.
+# After the backend thread marks the collective as done, the caller may use the thread's CPU for up to a time slice.
 _LATE_END_NS = 5_000_000
-# If a collective ends at most this long before a pause ends, the pause was a wait for the collective.
+# A pause is a wait for a collective if the collective ends at most this long before the end of the pause.
 _JUST_BEFORE_NS = 1_000_000
-# A collective starts this long after its call, unless recorded collectives show the actual delay.
+# A collective starts this long after its call, unless other collectives in the trace show the actual delay.
 _DISPATCH_NS = 250_000
-# A process group has this many threads (`Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
+# Threads of a process group (`Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
 # Matches calls that compute: library operators outside torch.distributed, and autograd nodes that PyTorch generates.
-# The name of a generated node ends in a digit ("AddmmBackward0").
-# The name of an `autograd.Function` does not ("_AllReduceBackward").
+# Only the names of generated nodes end in a digit ("AddmmBackward0").
+# The name of an `autograd.Function` does not end in a digit ("_AllReduceBackward").
 _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGrad$", re.ASCII)
 
 
 def with_settled_ends(trace: Trace) -> Trace:
-    """If a caller resumed before the recorded end of its collective, let the collective end when the caller resumed.
+    """If a caller resumed before the recorded end of its collective, move this end to the time when the caller resumed.
 
-    The wait for a collective is the longest pause that ends up to 5 ms before the collective ends. Exceptions: another
-    collective ended just before the end of the pause, or the collective ends in a longer pause.
+    The wait for a collective is the longest pause that ends at most 5 ms before the collective. Pauses are ignored if
+    another collective ended just before their end, or if the collective ended during a longer pause.
     """
     points = GraphEvents.of(trace)
     rows = points.host_comm
@@ -83,7 +83,7 @@ def with_settled_ends(trace: Trace) -> Trace:
 
 
 def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return the threads, starts and ends (ns) of long pauses outside operators, or in operators that wait."""
+    """Return the threads, starts and ends (ns) of long pauses outside operators and in operators that wait."""
     trace, _ = without_backend_work(trace)
     points, chains = host_chains(GraphEvents.of(trace))
     paused, first = _pauses(points, chains), int(trace.nodes.ts[trace.nodes.timed].min())
@@ -92,11 +92,10 @@ def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) -> IntColumn:
-    """Return chain edges with long pauses of a thread: outside operators, in `wait_tensor`, or in an operator that
-    waits.
+    """Return the chain edges that are long pauses outside operators, in `wait_tensor`, or in an operator that waits.
 
-    Such an operator issues collectives or does not compute (an `autograd.Function`, "c10d::…"), and collectives of its
-    thread cover most of the time between two of its callees.
+    An operator waits if it issues collectives or does not compute (an `autograd.Function`, "c10d::…"), and if
+    collectives of its thread run for most of the time between two of its callees.
     """
     trace, owner = points.trace, np.maximum(chains.owner, 0)
     waits = matching(trace.nodes.name[owner], trace.names, WAIT.fullmatch)
@@ -124,7 +123,7 @@ def _pauses(points: GraphEvents, chains: Edges, *, in_operators: bool = True) ->
 
 
 def pauses_during_transfers(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
-    """Return a mask of long pauses that are modeled as host work but may be waits, as transfers mostly cover them."""
+    """Return a mask of long pauses that the graph models as host work, but that transfers mostly cover."""
     edges = graph.edges
     long = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.lag > _LATE_END_NS))
     if graph.shared is None or not len(long):
@@ -221,7 +220,7 @@ def _shared(
 
 
 def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> int:
-    """Return how many threads a group has: as many as collectives ran in parallel, but at least the usual number."""
+    """Return the number of threads of a group: the number of parallel collectives, but at least the usual number."""
     most = int(max((np.count_nonzero((begin <= ns) & (end > ns)) for ns in begin.tolist()), default=1))
     held = asked[1:] + _LATE_END_NS < end[:-1]
     if most == 1 and held.any() and np.all(begin[1:][held] >= end[:-1][held]):

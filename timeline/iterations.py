@@ -1,4 +1,4 @@
-"""Iterations of a trace: their times, outliers among them, and the prediction of one iteration from the others."""
+"""Find the iterations of a trace, their times and outliers, and predict an iteration from the other iterations."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .graph_replay import relative_error, replay
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 _LEAST = 3
-# These kinds of edges get their lags from other iterations.
+# Lags are predicted from other iterations only for these kinds of edges.
 _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 
 
 @dataclass(frozen=True)
 class MarkedIterations:
     trace: Trace
-    mark: IntColumn  # for each iteration, the row of the annotation that starts it
-    of_row: IntColumn  # for each row, the iteration in which it was called or launched; −1 if there is none
-    steps: bool  # True if the annotations enclose their iterations (ProfilerStep)
+    mark: IntColumn  # row of the annotation that starts the iteration
+    of_row: IntColumn  # iteration in which the row was called or launched, −1 if there is none
+    steps: bool  # True if annotations enclose their iterations, as ProfilerStep does
     phases: tuple[str, ...] = ()
 
     __repr__ = brief
@@ -51,7 +51,7 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration, from when the host began it and earlier iterations ended on the device."""
+        """Return the ns of each iteration. It begins after the host starts it and the device ends the previous one."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
@@ -61,7 +61,7 @@ class MarkedIterations:
 
 
 def find_iterations(trace: Trace) -> MarkedIterations:
-    """Find iterations by annotations or repeated kernels; raise ConvertError if there are fewer than three."""
+    """Find iterations by annotations or by repeated kernels. Raise ConvertError if there are fewer than three."""
     nodes = trace.nodes
     calls = np.flatnonzero(nodes.timed & (nodes.kind == CPU))
     rows = calls[nodes.scope[calls] == ANNOTATION_SCOPE]
@@ -80,7 +80,7 @@ def find_iterations(trace: Trace) -> MarkedIterations:
     source, target, _ = trace.edges_of("launch").T
     called[target] = nodes.ts[source]
     of_row = np.searchsorted(nodes.ts[mark], called, side="right") - 1
-    of_row[~nodes.timed | (called >= last)] = -1  # this work follows the last iteration
+    of_row[~nodes.timed | (called >= last)] = -1  # work after the last iteration belongs to no iteration
     return MarkedIterations(trace, mark, of_row, marks.encloses, tuple(batch.phase for batch in marks.batches))
 
 
@@ -91,7 +91,7 @@ class HeldOut:
     predicted_ns: int
     measured_ns: int
     others_ns: tuple[int, ...]
-    unknown: float  # share of the iteration's edges that have no counterpart in other iterations
+    unknown: float  # share of the edges that have no counterpart in other iterations
     set_apart: tuple[Outlier, ...] = ()
 
     __repr__ = brief
@@ -114,9 +114,9 @@ class HeldOut:
 def predict_iteration(
     graph: ReplayGraph, index: int, constants: Constants | None = None, *, keep_outliers: bool = False
 ) -> HeldOut:
-    """Predict an iteration (0 is the first, −1 the last) of a graph of one rank from the other iterations.
+    """Predict an iteration (0 is the first, −1 the last) of one rank's graph from the other iterations.
 
-    Earlier iterations are replayed as measured, so that streams and the launch queue are as full as when recorded.
+    Earlier iterations are replayed with their measured lags, so streams and the launch queue start in the same state.
     """
     iterations = find_iterations(graph.trace)
     count = len(iterations)
@@ -138,11 +138,11 @@ def predict_iteration(
 def held_out_graph(
     graph: ReplayGraph, iterations: MarkedIterations, index: int, unused: Sequence[int]
 ) -> tuple[ReplayGraph, float]:
-    """Replace an iteration's lags by medians of the same edges in other iterations; also return the unknown share.
+    """Replace the lags of an iteration with medians over other iterations. Also return the share of unknown edges.
 
-    Edges are the same if they lead to the same point of the same call: equal names from the thread down and equal
-    ordinal. An edge without a counterpart gets the median of its kind and name, else 0. A sum of medians is less than
-    the median of sums (by 8% on a real trace), so host and device times are scaled by this ratio.
+    Edges are counterparts if they lead to the same point of calls with the same caller names and the same ordinal. An
+    edge without a counterpart gets the median for its kind and name, or 0. A sum of medians is less than the median of
+    sums (by 8% on a real trace), so host and device times are scaled by this ratio.
     """
     edges = graph.edges
     row = graph.row[edges.target]
@@ -171,7 +171,7 @@ def held_out_graph(
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """Return the median over iterations of total lag / total usual lag; `parts` are (lag, usual lag, iteration)."""
+    """Return the median of (total lag / total usual lag) over iterations. `parts` has (lag, usual lag, iteration)."""
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
         lags, sums = (np.bincount(iteration, weights=ns) for ns in (lag, usual))
@@ -196,7 +196,7 @@ def _paths(trace: Trace) -> IntColumn:
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
-    order = np.lexsort((key, iteration))  # a stable sort keeps edges with the same key in order
+    order = np.lexsort((key, iteration))  # the sort is stable, so edges with the same key stay in order
     new = np.ones(len(key), np.bool_)
     new[1:] = (np.diff(key[order]) != 0) | (np.diff(iteration[order]) != 0)
     first = np.flatnonzero(new)
@@ -220,9 +220,9 @@ def _medians(
 
 # A modified z-score above 3.5 marks an outlier (Iglewicz and Hoaglin, 1993). A standard deviation is about 1.4826 MAD.
 _DEVIATIONS = 3.5 * 1.4826
-# An iteration is no outlier if it differs from the median by less than this share, even if the others are very regular.
+# An iteration is not an outlier if it differs less than this from the median, however regular other iterations are.
 _LONGER = 0.2
-# An iteration has different work if its call counts per name differ from the medians by more than this share.
+# An iteration has different work if its numbers of calls by name differ from the medians by more than this share.
 _OTHER_WORK = 0.1
 
 
@@ -236,7 +236,7 @@ class Outlier(msgspec.Struct, frozen=True):
 
 
 def warm_up(set_apart: Sequence[Outlier]) -> int:
-    """Return the number of outliers at the beginning."""
+    """Return the number of consecutive outliers at the beginning of the trace."""
     numbers = {outlier.iteration for outlier in set_apart}
     return next(count for count in range(len(numbers) + 1) if count not in numbers)
 
@@ -249,10 +249,10 @@ def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
 
 
 def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
-    """Return iterations with unusual work or time; none if half of the iterations are unusual.
+    """Return iterations with unusual work or an unusual time, but none if half of all iterations are unusual.
 
-    Work is unusual if counts of calls and GPU events by name differ by over 10% from the medians, time if it differs by
-    over 20% and 3.5 standard deviations.
+    Work is unusual if the numbers of calls and GPU events by name differ from the medians by more than 10%. A time is
+    unusual if it differs from the median by more than 20% and by more than 3.5 standard deviations.
     """
     other_work = _other_work(trace, of_row, len(times))
     is_similar = other_work <= _OTHER_WORK
@@ -279,13 +279,13 @@ def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.f
     keys, which = distinct_rows(distinct_rows(trace.nodes.name[rows])[1], of_row[rows])
     (name, iteration), counts = keys.T, np.bincount(which, minlength=len(keys))
     usual = _median_counts(name, counts, count)
-    present = np.abs(counts - usual[name]) - usual[name]  # a name that is missing differs by its usual count
+    present = np.abs(counts - usual[name]) - usual[name]  # a missing name differs by its usual count
     differs: npt.NDArray[np.float64] = np.bincount(iteration, weights=present, minlength=count) + usual.sum()
     return differs / max(float(usual.sum()), 1.0)
 
 
 def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.NDArray[np.float64]:
-    """Return the median count per name over all iterations; a missing count is 0."""
+    """Return the median count of every name over all iterations. A missing count is 0."""
     order = np.lexsort((counts, name))
     first = np.flatnonzero(np.diff(name[order], prepend=-1))
     missing = iterations - np.diff(np.append(first, len(name)))
@@ -297,7 +297,7 @@ def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.N
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """The 10th percentile, median and 90th percentile of step times in ns, or of their ratios to the mean."""
+    """The 10th percentile, median and 90th percentile of step times in ns, or of step times relative to the mean."""
 
     p10: float
     p50: float
@@ -313,10 +313,10 @@ def percentiles(values: Sequence[float] | IntColumn) -> Percentiles:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step times of a trace in ns, without outliers."""
+    """The step times of a trace in ns, without outliers."""
 
     count: int
-    warm_up: int  # number of outliers at the beginning
+    warm_up: int  # number of consecutive outliers at the beginning
     set_apart: tuple[Outlier, ...]  # outliers anywhere in the trace
     measured: Percentiles
     predicted: Percentiles

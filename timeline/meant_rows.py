@@ -1,4 +1,4 @@
-"""Rows that a what-if selects, by kind, by name, and by part of the work."""
+"""Select the rows that a what-if changes, by kind, by name, and by part of the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Within:
-    """Part of the work that restricts a what-if: a key from `PARTS`, and a whole or partial name."""
+    """The part of the work that a what-if changes. `key` is one of `PARTS`, and `value` is a whole or partial name."""
 
     key: str
     value: str
@@ -44,7 +44,7 @@ def check_part(part: Within) -> None:
 
 
 def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = False, stream: int = -1) -> Rows:
-    """Return the rows that a target of `GRAMMAR` selects; "op" and "call" (any kind) include callees and launches."""
+    """Return the rows that a target of `GRAMMAR` selects. "op" and "call" include callees and launches."""
     parts = []
     for trace in graph.traces:
         wanted = np.array([known == name if exact else name in known for known in trace.names], np.bool_)

@@ -1,4 +1,4 @@
-"""Times of communications on another network, by algorithm, kind, size, and number of ranks."""
+"""Estimate communication times on another network by algorithm, kind, size, and number of ranks."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from .replay_graph import COMM, ReplayGraph
 def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> ReplayGraph:
     """Return the graph with communication times for the given network.
 
-    A communication of coupled ranks begins when its last rank is ready. A graph of one rank assumes that the other
-    ranks are ready. A communication keeps its measured time, and a note counts it, if its kind, size, or group is
-    unknown, if only one rank of the group is given, or if a message's other rank is not given.
+    If ranks are coupled, a communication begins when its last rank is ready. In a graph of one rank, all other ranks
+    are assumed to be ready. A communication keeps its measured time if its kind, size, or group is unknown, if only one
+    rank of its group is given, or if the other rank of a message is not given. A note counts these communications.
 
     Raises:
-        UsageError: no communication is known, or the timeline becomes longer than 146 years.
+        UsageError: no communication can be estimated, or the timeline becomes longer than 146 years.
     """
     network = as_recorded(graph, network)
     network = network if at == "times" else network.at(at)
@@ -51,7 +51,7 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
             if cut and not (comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1):
                 continue
             given = members.get(comm.group) if cut or group_size(trace, comm) is None else None
-            # a kernel sends all its messages at the same time
+            # a kernel sends all of its messages at the same time
             estimates[row] = max(estimates[row], estimate_ns(network, trace, comm, given, rank=rank))
     estimates = _same_on_all_ranks(graph, estimates)
     known = int(np.count_nonzero(estimates[rows] >= 0))
@@ -69,7 +69,7 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
 
 
 def as_recorded(graph: ReplayGraph, network: Network) -> Network:
-    """Return the network with Gloo's algorithms if it specifies none and Gloo runs all communications on the host."""
+    """Use Gloo's algorithms if the network specifies none and Gloo runs all communications on the host."""
     backends = {
         trace.name_of(Row(comm.row)).partition(":")[0]
         for trace in graph.traces
@@ -95,7 +95,7 @@ def _notes(graph: ReplayGraph, network: Network, known: int, unknown: int, *, cu
 def estimate_ns(
     network: Network, trace: Trace, comm: FoundComm, ranks: Sequence[int] | None = None, *, rank: int | None = None
 ) -> int:
-    """Return the duration of a communication on a network in ns; −1 if its kind, size, or group is unknown."""
+    """Return how many ns a communication takes on a network, or −1 if its kind, size, or group is unknown."""
     size = 0 if comm.kind == Type.BARRIER else comm.bytes
     if comm.kind is None or size is None:
         return -1
@@ -103,14 +103,14 @@ def estimate_ns(
         rank = trace.rank if rank is None else rank
         members: Sequence[int] | int | None = 2 if rank is None or comm.peer < 0 else (rank, comm.peer)
     else:
-        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # a plain number means consecutive ranks
+        members = ranks or list(comm.group[1]) or group_size(trace, comm)  # a number means consecutive ranks
     if members is None:
         return -1
     return min(network.transfer_ns(comm.kind, size, members), MAX_NS)
 
 
 def group_size(trace: Trace, comm: FoundComm) -> int | None:
-    """Return the number of ranks, from the group, else from the communication, else from the job."""
+    """Return the number of ranks that the group or the communication records, or the job's size for WORLD."""
     listed, recorded = comm.group[1], trace.comm.get(comm.row)
     own = 0 if recorded is None or recorded.group_size is None else recorded.group_size
     world = trace.world_size if comm.group == WORLD else None

@@ -1,4 +1,4 @@
-"""A network description: levels, bandwidths, latencies, algorithms, and measured efficiencies."""
+"""Describe a network by levels, bandwidths, latencies, algorithms, and measured efficiencies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXAMPLE = "for example bandwidth=25,latency=5us: GB/s and latency of one rank, 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Measured time / modeled time of one kind of communication, for sizes above `over_bytes`, up to the next class."""
+    """Ratio of measured to modeled time for a kind of communication and sizes from `over_bytes` to the next class."""
 
     kind: int
     over_bytes: int
@@ -42,10 +42,10 @@ Topology = Literal["full", "ring"]
 
 @dataclass(frozen=True)
 class NetworkLevel:
-    """Links within units of consecutive ranks, such as NVLink inside nodes.
+    """The links inside units of consecutive ranks, such as NVLink inside nodes.
 
     Attributes:
-        ranks: number of ranks in a unit; ranks 0 to ranks − 1 are the first unit.
+        ranks: number of ranks in a unit. The first unit consists of the ranks 0 to `ranks` − 1.
         topology: "full" links every pair of ranks. On a "ring", a message takes the latency of every link on its path,
             and collectives use ring algorithms.
     """
@@ -66,11 +66,11 @@ class Network:
     """A network that connects all ranks.
 
     Attributes:
-        bandwidth: GB/s (bytes per ns) per rank in one direction; with levels, between units.
+        bandwidth: GB/s (bytes per ns) per rank in one direction. If there are levels, it applies between units.
         latency_ns: latency per step.
-        algorithm: algorithm of collectives if `library` is None. A library ("gloo", "nccl") chooses its own algorithm.
-        efficiency: measured time / time from the formula.
-        levels: faster links inside units of ranks, smallest units first.
+        algorithm: used for collectives if `library` is None. A library ("gloo", "nccl") chooses its own algorithms.
+        efficiency: ratios by which measured times differ from the formulas.
+        levels: faster links inside units of ranks. The smallest units come first.
 
     Example:
         >>> from etplus.schemas.comm_types import CollectiveCommType
@@ -89,13 +89,13 @@ class Network:
     __repr__ = brief
 
     def transfer_ns(self, kind: int, size: int, ranks: int | Sequence[int], at: At = "times") -> int:
-        """Return the duration of a communication in ns after all ranks are ready; 0 for a group of one rank.
+        """Return how many ns a communication takes after all ranks are ready. It is 0 for a group of one rank.
 
         Args:
             kind: a CollectiveCommType, SEND, or RECV.
-            size: bytes of one rank's input, as in `message_bytes`.
-            ranks: the ranks of the group, or their number if consecutive. For a message, 2 means different units.
-            at: which value of the efficiency's range to use.
+            size: number of bytes in one rank's input, as in `message_bytes`.
+            ranks: list of the group's ranks, or number of consecutive ranks. A message can pass 2 for different units.
+            at: selects the usual, low, or high value of the efficiency.
         """
         if kind in (SEND, RECV):
             bandwidth, latency_ns = self._link(() if isinstance(ranks, int) else ranks)
@@ -106,7 +106,7 @@ class Network:
         return round(ns * (1 if measured is None else getattr(measured, at)))
 
     def spans(self, ranks: int | Sequence[int]) -> list[LevelSpan]:
-        """Return how ranks span the levels, inner levels first. If units differ in size, the largest unit is used."""
+        """Return how the ranks span the levels, inner levels first. If units differ in size, the largest counts."""
         if not self.levels:
             count = ranks if isinstance(ranks, int) else len(ranks)
             return [LevelSpan(count, self.bandwidth, self.latency_ns, self.algorithm)] if count > 1 else []
@@ -142,7 +142,7 @@ class Network:
         return max(known, key=lambda entry: entry.over_bytes, default=None)
 
     def at(self, end: Literal["low", "high"]) -> Network:
-        """Return the network with the low or high end of each efficiency's range as its usual value."""
+        """Return the network with the low or high end of each efficiency's range instead of the usual value."""
         return replace(self, efficiency=tuple(replace(e, times=getattr(e, end)) for e in self.efficiency))
 
     def run_by(self, library: Library) -> Network:
@@ -167,7 +167,7 @@ class Network:
 
 
 def _hops(around: int, places: Sequence[int]) -> int:
-    """Return the maximum number of links between neighboring places on a ring; at least 1."""
+    """Return the maximum number of links between places that are neighbors in the list, but at least 1."""
     return max(1, *(min(abs(b - a), around - abs(b - a)) for a, b in pairwise([*places, places[0]])))
 
 
@@ -176,13 +176,13 @@ _FILES = (".json", ".json.gz", ".yml", ".yaml")
 
 
 def parse_network(text: str) -> Network:
-    """Parse "bandwidth=25,latency=5us,algorithm=ring" (GB/s; µs by default), or read a JSON or YAML file.
+    """Parse a network such as "bandwidth=25,latency=5us,algorithm=ring" (in GB/s and µs), or read a JSON or YAML file.
 
-    Only the bandwidth is required. "library=gloo" replaces the algorithm. FILE#NAME chooses a network from a file.
+    Only the bandwidth is required. "library=gloo" replaces the algorithm. FILE#NAME selects one network in a file.
 
     Raises:
-        UsageError: an unknown or repeated key or value.
-        TraceFormatError: not a network file.
+        UsageError: a key or value is unknown, or a key is repeated.
+        TraceFormatError: the file is not a network file.
 
     Example:
         >>> parse_network("bandwidth=25,latency=5").latency_ns

@@ -1,4 +1,4 @@
-"""Network files (JSON or YAML), written by hand, or fitted to a calibration or to a job's communications."""
+"""Read and write network files (JSON or YAML), and fit networks to a calibration or to a job's communications."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .rank_coupling import join_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
 _FORMAT: Final = "etplus-network"
-# Host links are fitted to transfers of at least this many bytes; smaller transfers mostly show waits for a processor.
+# Host links are fitted to transfers of at least this many bytes, because smaller ones mostly wait for a CPU.
 _LEAST_BYTES = 256 << 10
-# Size classes are separated by these numbers of bytes.
+# These numbers of bytes are the borders between size classes.
 _CLASSES = (64 << 10, 1 << 20)
 _KINDS = {
     "all_reduce": Type.ALL_REDUCE, "all_gather": Type.ALL_GATHER, "reduce_scatter": Type.REDUCE_SCATTER,
@@ -53,7 +53,7 @@ Bytes = Annotated[
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ratio of measured time to the formula's time, for one kind of communication."""
+    """Ratio of the measured time to the time from the formula, for one kind of communication."""
 
     kind: CommunicationKind
     over_bytes: Bytes
@@ -63,7 +63,7 @@ class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Links inside units of consecutive ranks, such as NVLink inside nodes."""
+    """The links inside units of consecutive ranks, such as NVLink inside nodes."""
 
     ranks: Annotated[int, Meta(ge=2, le=MAX_RANKS, description="number of consecutive ranks in a unit")]
     bandwidth: Bandwidth
@@ -74,7 +74,7 @@ class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 class DescribedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A network. `kinds` corrects the times from the formulas, per kind of communication."""
+    """A network. `kinds` corrects the times from the formulas for each kind of communication."""
 
     bandwidth: Bandwidth
     latency_ns: Latency = 0.0
@@ -85,14 +85,14 @@ class DescribedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Networks by name, as `etplus predict fit --network` writes them. A file can also contain a single network."""
+    """Maps names to networks. `etplus predict fit --network` writes such files. A file can also contain one network."""
 
     networks: dict[str, DescribedNetwork]
     format: Literal["etplus-network"] = _FORMAT
 
 
 class Sample(NamedTuple):
-    """A measured communication: CollectiveCommType or SEND, bytes as in `message_bytes`, ns until its last end."""
+    """A measured communication. `size` is in bytes as in `message_bytes`, and `ns` lasts until the last rank ends."""
 
     kind: int
     size: int
@@ -102,7 +102,7 @@ class Sample(NamedTuple):
 
 
 def read_network(path: Source, name: str | None = None) -> Network:
-    """Read a network from a JSON or (by suffix) YAML file; `name` chooses one of several networks."""
+    """Read a network from a JSON file, or from a file with a YAML suffix. `name` selects one of several networks."""
     content, file = _decoded(path)
     networks = content if isinstance(content, dict) and "networks" in content else {"networks": {"": content}}
     if networks.get("format", _FORMAT) != _FORMAT:
@@ -130,7 +130,7 @@ def _decoded(path: Source) -> tuple[Any, str]:
         raise _invalid(blob.name, error) from None
 
 
-# YAML is slow to read, so a file with more bytes than this is cut off and then fails to parse.
+# YAML is slow to parse, so larger files are cut off at this many bytes. They then fail to parse.
 _MOST_YAML = 1 << 20
 
 
@@ -186,9 +186,9 @@ def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.Path
 
 
 def read_calibration(path: Source) -> dict[str, list[Sample]] | None:
-    """Return the times of collectives by network name; None if the file is not a calibration.
+    """Map network names to the times of collectives. Return None if the file is not a calibration.
 
-    Format: `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`.
+    Its format is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`.
     """
     try:
         calibration, _ = read_struct(path, _Calibration, "no calibration", "")
@@ -219,7 +219,7 @@ def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterab
 
 
 def fit_network(samples: list[Sample], library: Library | None = "gloo") -> DescribedNetwork:
-    """Fit bandwidth and latency to all-reduces (or the kind with the most bytes), and an efficiency to each kind."""
+    """Fit bandwidth and latency to all-reduces (or to the kind with the most bytes). Fit an efficiency to each kind."""
     sent: dict[int, int] = defaultdict(int)
     for sample in samples:
         sent[sample.kind] += sample.size
@@ -244,7 +244,7 @@ def fit_network(samples: list[Sample], library: Library | None = "gloo") -> Desc
 
 
 def _spread(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Return the median of ratios, and limits that should contain four of five additional ratios."""
+    """Return the median of the ratios, and limits that should contain four of five new ratios."""
     ratios, least = (np.array(values) for values in zip(*pairs, strict=True))
     beyond = max(0.1 - 0.9 / len(pairs), 0.0)
     return float(np.median(ratios)), float(np.quantile(least, beyond)), float(np.quantile(ratios, 1 - beyond))
@@ -254,7 +254,7 @@ _ROUNDS = 20
 
 
 def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
-    """Return the nonnegative bandwidth and latency that minimize squared relative errors, by Gauss-Newton steps."""
+    """Find the nonnegative bandwidth and latency with the least squared relative errors in Gauss-Newton steps."""
     took = np.array([sample.ns for sample in samples], np.float64)
 
     def relative(slope: float, latency: float) -> Floats:
@@ -277,7 +277,7 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
     return Network(1 / slope, latency, library=library)
 
 
-# The numeric derivative uses a step of this many ns; the step is large because transfer times are whole numbers of ns.
+# Numeric derivatives use this large step in ns, because transfer times are whole numbers of ns.
 _STEP_NS = 1e6
 Floats = npt.NDArray[np.float64]
 
@@ -291,10 +291,10 @@ def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
 
 
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
-    """Return one sample per communication of known kind, size, and group.
+    """Return one sample for each communication with a known kind, size, and group.
 
-    The time of a sample ends when its last rank is done. It excludes waits for ranks and, on the host, the link shares
-    of other transfers. With the trace of only one rank, waits cannot be separated from transfers.
+    The time of a sample ends when its last rank ends. Waits for other ranks are excluded, and so are the link shares of
+    other transfers on the host. If there is only one trace, waits cannot be separated from transfers.
     """
     graphs = [build_graph(trace) for trace in traces]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
@@ -322,7 +322,7 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
 
 
 def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
-    """Return the additional ns that a rank takes alone after each transfer, by the transfer's edge."""
+    """Map the edge of each transfer to the additional ns that its rank takes after the transfer."""
     edges = graph.edges
     arrival = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (edges.source > 0) & (edges.lag > 0)
     into = np.full(len(graph), -1, np.int64)

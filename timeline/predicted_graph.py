@@ -1,4 +1,4 @@
-"""Replay graph of a trace without start times. The order of its work is computed again whenever durations change."""
+"""Build the replay graph of a trace without start times. Changed durations also change the order of its work."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from .replay_graph import (
     renumbered,
 )
 
-# Maps each kind of trace edge to a kind of graph edge; kinds that are not listed become ORDER.
+# Maps kinds of trace edges to kinds of graph edges. All other kinds become ORDER.
 _KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": EVENT, "sync": SYNC}
 
 
 def predicted_graph(trace: Trace) -> ReplayGraph:
-    """Return the graph of one rank without start times. Each call has a third point, the end of its own work."""
+    """Return the graph of a rank without start times. Each call has a third point where its own work ends."""
     nodes = trace.nodes
     points = GraphEvents.of(trace)
     calls, gpu = (np.flatnonzero(nodes.timed & (nodes.kind == kind)) for kind in (CPU, GPU))
@@ -66,7 +66,7 @@ def _at_once(kind: int, source: IntColumn, target: IntColumn) -> Edges:
 
 
 def scheduled(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with streams and threads that run ready rows in ID order; unchanged if times were recorded."""
+    """Let streams and threads run ready rows in the order of their ids. Ranks with recorded times are unchanged."""
     lane = _lanes(graph)
     rows = np.flatnonzero(lane >= 0)
     if not len(rows):
@@ -86,7 +86,7 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
     rows = rows[np.lexsort((place[graph.start[rows]], lane[rows]))]
     follows = np.flatnonzero(~run_starts(lane[rows]))
     in_turn = _at_once(STREAM, free[rows[follows - 1]], graph.start[rows[follows]])
-    order = np.concatenate([[0], schedule.order[schedule.order != 0]])  # nothing precedes the start of the window
+    order = np.concatenate([[0], schedule.order[schedule.order != 0]])  # the start of the window comes first
     return renumbered(replace(graph, edges=Edges.joined([edges, in_turn])), order)
 
 

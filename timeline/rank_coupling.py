@@ -1,4 +1,4 @@
-"""Couple ranks in one graph: a collective starts when its last rank is ready, and ends on all ranks together."""
+"""Couple ranks in one graph. A collective starts when its last rank is ready and ends on all ranks together."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from .shared_links import share_alone
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """A collective of several ranks, or a message (sender first)."""
+    """A collective of several ranks, or a message. The sender of a message is the first rank."""
 
-    rank: tuple[int, ...]  # indices of the participating graphs
-    row: tuple[int, ...]  # row of the communication in each graph's trace
-    transfer_ns: int  # duration after all ranks are ready (`transfers`)
-    own_ns: tuple[int, ...]  # additional time that each rank takes alone; 0 unless on the host
-    early_ns: tuple[int, ...]  # time between each rank becoming ready and its recorded start
+    rank: tuple[int, ...]  # indices of the graphs that participate
+    row: tuple[int, ...]  # row of the communication in the trace of every graph
+    transfer_ns: int  # duration in ns after all ranks are ready (`transfers`)
+    own_ns: tuple[int, ...]  # additional time of every rank after the transfer; 0 on devices
+    early_ns: tuple[int, ...]  # time from when each rank is ready to its recorded start
     on_host: bool = False
     message: bool = False
-    sent_ns: int = -1  # sender's part of a message on the host; −1 if the sender ended before the receiver started
+    sent_ns: int = -1  # time of the sender of a host message, −1 if it ended before the receiver started
 
     @property
     def blocked(self) -> list[tuple[int, int, int, int]]:
@@ -45,23 +45,23 @@ class Rendezvous:
 @dataclass(frozen=True)
 class AllRendezvous:
     found: tuple[Rendezvous, ...]
-    begin_ns: tuple[int, ...]  # for each trace, its start on the common clock
+    begin_ns: tuple[int, ...]  # start of every trace on the common clock
     notes: tuple[str, ...]
 
 
 def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     """Return one graph of several ranks in which the ranks of a collective wait for each other.
 
-    Clocks are adjusted so that collectives end together. Each rank ends after the transfer and, on the host, after its
-    additional time.
+    Clocks are adjusted so that collectives end at the same time. A rank continues after the transfer or, on the host,
+    after its additional time.
     """
     if len(graphs) < 2:
         raise UsageError("give the files of two ranks or more")
-    graphs = [without_turns(graph) for graph in graphs]  # different ranks may have conflicting orders
+    graphs = [without_turns(graph) for graph in graphs]  # the orders of different ranks may conflict
     traces = [graph.trace for graph in graphs]
     joined = find_rendezvous(traces)
     rendezvous, offset = joined.found, joined.begin_ns
-    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # all ranks get one common start
+    shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # all ranks share one start point
     first_row = np.cumsum([0, *(len(trace) for trace in traces)])
     start, end = (
         np.concatenate([_moved(getattr(graph, name), by) for graph, by in zip(graphs, shift, strict=False)])
@@ -88,7 +88,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
 def _shared(
     graphs: Sequence[ReplayGraph], rendezvous: Sequence[Rendezvous], first_row: IntColumn, met_at: IntColumn
 ) -> SharedTransfers | None:
-    """Return the resources that the ranks' communications on the host share; a transfer involves several ranks."""
+    """Return the resources that host communications of all ranks share. A transfer involves several ranks."""
     own = [graph.shared for graph in graphs]
     parts = [(part, row) for part, row in zip(own, first_row.tolist(), strict=False) if part is not None]
     if not parts:
@@ -107,7 +107,7 @@ def _shared(
         alone[places], moved[places] = part, m.transfer_ns
         for k in places:
             links[k] = all_links
-        if m.message and m.sent_ns < 0:  # a buffer holds the data until the receiver takes them
+        if m.message and m.sent_ns < 0:  # a buffer holds the data until the receiver reads it
             links[places[0]], alone[places[0]] = (), 1.0
     queue = np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)])
     workers = tuple(workers for part, _ in parts for workers in part.workers)
@@ -120,7 +120,7 @@ def _moved(numbers: IntColumn, by: int) -> IntColumn:
 
 
 def _own_edges(graph: ReplayGraph, met: Sequence[int], shift: int, first_row: int, offset: int) -> Edges:
-    """Return a rank's edges with point numbers of the coupled graph, without durations of matched collectives."""
+    """Return the edges of a rank with the point numbers of the coupled graph. Matched collectives have no durations."""
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
     source, owner = np.where(from_begin, 0, edges.source + shift), _moved(edges.owner, first_row)
@@ -161,7 +161,7 @@ def _join(
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
-    """Match the communications of ranks as job linking does, and compare the ranks' clocks."""
+    """Match the communications of the ranks in the same way as job linking, and compare the ranks' clocks."""
     index = {rank: k for k, rank in enumerate(ranks_of(traces))}
     comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)
@@ -169,7 +169,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     recorded = all(trace.times_recorded for trace in traces)
     clocks = clock_offsets(synchronizing(collectives) or collectives, messages) if recorded else []
     offsets = {clock.rank: clock.offset_ns for clock in clocks}
-    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications, keyed by node ID
+    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # a dict for each trace that maps node ids to rows
     for trace in traces:
         communicating = comm_rows(trace)
         rows.append(dict(zip(trace.nodes.id[communicating].tolist(), communicating.tolist(), strict=True)))

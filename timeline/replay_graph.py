@@ -1,8 +1,8 @@
-"""The replay graph: points in time, and edges with minimum times between points.
+"""The replay graph consists of points in time, and of edges with minimum times between points.
 
-Every timed row has two points, its start and its end. An edge requires its target point at least `lag` after its source
-point, so a replay finds longest paths. A host thread is a chain: the time between two call boundaries is host work of
-the innermost open call.
+Every timed row has two points, its start and its end. The target point of an edge must come at least `lag` after its
+source point, so a replay finds longest paths. A host thread is a chain of call boundaries. The time between two
+boundaries is host work of the innermost open call.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ..trace.intervals import sums
 from ..trace.trace import Trace
 from .topological_order import issue_order
 
-# Possible values of `Edges.kind`. GONE marks a removed edge without effect.
+# Possible values of `Edges.kind`. GONE marks a removed edge.
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
-# Tables use these names for the kinds of edges.
+# Names of the kinds of edges in tables.
 LINK_KINDS = (
     *("host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronization"),
     *("thread handoff", "launch queue", "collective", "order", "window", "unknown wait"),
@@ -37,8 +37,8 @@ class Edges:
     target: IntColumn
     lag: IntColumn  # measured minimum time from source to target, in ns
     kind: npt.NDArray[np.int8]
-    owner: IntColumn  # the lag is the time of this row (HOST, DURATION, COMM), else −1
-    capped: npt.NDArray[np.bool_]  # True if the lag is at most the fitted constant for this kind of edge (`Constants`)
+    owner: IntColumn  # row that takes the time of the lag (HOST, DURATION, COMM), −1 for other edges
+    capped: npt.NDArray[np.bool_]  # True if `Constants` limits the lag
 
     __repr__ = brief
 
@@ -83,19 +83,19 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-# A removed edge has this lag. It leads to a time before every point.
+# Removed edges have this lag, so they lead to a time before all points.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
-# If the spans have fewer heads than this on average, it is faster to visit each head separately.
+# If spans have fewer heads than this on average, visiting each head separately is faster.
 _SHORT_SPAN = 24
 
 
 class Runs:
-    """The order of a graph's points, used to find longest paths for any lags. Sources have lower numbers than targets.
+    """Finds longest paths for any lags in a graph with numbered points. Sources have lower numbers than targets.
 
-    Most points only follow the previous point. Such points form a run, which is summed up from its first point, the
-    head. A head with one incoming edge follows another run. Of a chain of runs, only the first head, the base, is
-    visited.
+    Most points only follow the previous point and form a run with it. The first point of a run is its head. Times in a
+    run are sums that start at the head. A head with one incoming edge follows another run, and such runs form a chain.
+    Only the first head of each chain, the base, is visited.
     """
 
     def __init__(self, edges: Edges, points: int) -> None:
@@ -127,7 +127,7 @@ class Runs:
         self._length = np.diff(self._head, append=points)
 
     def longest(self, lag: IntColumn) -> IntColumn:
-        """Return the longest path to each point, int64 ns; `lag` is `NEVER` for removed edges."""
+        """Return the length in ns of the longest path to every point. The lag of removed edges is `NEVER`."""
         after = np.zeros(self._points, np.int64)
         after[self._point] = lag[self._edge]
         np.cumsum(after, out=after)
@@ -142,15 +142,15 @@ class Runs:
 
 
 class _Joins:
-    """Heads with several incoming edges. The edge from the highest head is a head's main edge.
+    """Heads with several incoming edges. The main edge of a head comes from the highest-numbered head.
 
-    Heads connected by main edges form a span if all their other edges come from heads before the span. An example is a
-    stream's events between two host waits for the stream. Relative to the sum of the main edges, the times in a span
-    are a running maximum of the other edges.
+    Heads that main edges connect form a span if all of their other edges come from heads before the span. An example is
+    the events of a stream between two host waits for the stream. After the sum of the main edges is subtracted, the
+    times in a span are a running maximum over the other edges.
     """
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
-        # edges are sorted by target; heads that have no edge get time 0
+        # edges are sorted by target; heads without an edge get the time 0
         self._source, self._target, self._heads = source, target, heads
         first = np.flatnonzero(run_starts(target))
         head, numbers = target[first], np.arange(len(first))
@@ -160,7 +160,7 @@ class _Joins:
         from_highest = np.flatnonzero((before == highest[join]) & (before >= 0))[::-1]
         main = scatter(len(first), join[from_highest], from_highest)
         heir = scatter(len(first) + 1, highest[::-1], numbers[::-1])
-        main[heir[highest] != numbers] = -1  # only the first follower of a head continues its span
+        main[heir[highest] != numbers] = -1  # only the first follower continues the span of a head
         beside = np.ones(len(source), np.bool_)
         beside[main[main >= 0]] = False
         side = np.flatnonzero(beside)
@@ -209,8 +209,8 @@ class _Joins:
         return np.array(time, np.int64)
 
 
-# A slowdown is estimated only if repeated operators ran at least this many ns during transfers; it is at most 3. Two
-# threads that share a processor take twice as long, and a driver thread may also share it.
+# A slowdown is estimated only if repeated operators ran at least this many ns during transfers. It is at most 3.
+# Two threads that share a CPU core take twice as long, and a driver thread may also run on that core.
 _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 
 
@@ -219,19 +219,19 @@ class SharedTransfers:
     """Communications on the host, which share the links of their ranks and the threads of their backend."""
 
     rows: IntColumn
-    links: tuple[tuple[int, ...], ...]  # link directions that each row uses (`shared_links.Links`)
-    alone: npt.NDArray[np.float64]  # for each communication, its time if it ran alone, divided by its edge's lag
-    queue: IntColumn  # for each communication, its index in `workers`; −1 for messages
-    workers: tuple[int, ...]  # number of threads per process group
-    gap_ns: IntColumn  # for each communication, the delay from when a thread is free to when it starts
-    moved_ns: IntColumn  # recorded time of the data transfer; a sender's span can end later
-    beside: tuple[int, int] = (0, 0)  # ns of operators during their rank's transfers, and ns if they ran alone
+    links: tuple[tuple[int, ...], ...]  # link directions of every row, as in `shared_links.Links`
+    alone: npt.NDArray[np.float64]  # (time of the communication if it ran alone) / (lag of its edge)
+    queue: IntColumn  # index in `workers` of the communication's group, −1 for messages
+    workers: tuple[int, ...]  # number of threads of the process groups
+    gap_ns: IntColumn  # delay of the communication after a thread is free
+    moved_ns: IntColumn  # recorded time of the transfer; the sender may end later
+    beside: tuple[int, int] = (0, 0)  # ns of operators during transfers, and the ns they would take alone
 
     __repr__ = brief
 
     @property
     def slowdown(self) -> float:
-        """Factor by which a transfer slows its rank's host work; 1 if there is too little evidence."""
+        """Factor by which a transfer slows down its rank's host work. It is 1 if there is too little evidence."""
         taken, plain = self.beside
         return min(taken / max(plain, 1), _SLOWEST) if taken >= _LEAST_BESIDE_NS else 1.0
 
@@ -241,12 +241,12 @@ class ReplayGraph:
     """Points and edges of one rank, or of several coupled ranks. Point 0 is the start of the window, at 0 ns.
 
     Attributes:
-        traces: one per rank; rows are numbered across all traces.
-        row: int64, row of each point, −1 if there is none. A row has a start, an end, and (slow launches) a submission.
-        start, end: int64, points of each row, −1 for rows without a time.
-        measured: int64 ns, recorded time of each point.
-        edges: sorted by target; every edge leads to a higher point.
-        queue_limit: number of outstanding launches at which calls wait, None if no call waits.
+        traces: one trace per rank. Rows are numbered across all traces.
+        row: int64, row of every point, or −1. A row has a start, an end, and (for slow launches) a submission.
+        start, end: int64, first and last point of every row, or −1 for rows without a time.
+        measured: int64, recorded time of every point in ns.
+        edges: edges, sorted by target. Every edge leads to a point with a higher number.
+        queue_limit: number of outstanding launches at which launching calls wait, or None if no call waits.
     """
 
     traces: tuple[Trace, ...]
@@ -266,7 +266,7 @@ class ReplayGraph:
 
     @property
     def trace(self) -> Trace:
-        """The trace of a one-rank graph, or the first trace of several ranks."""
+        """The trace of a graph with one rank, or the first of several traces."""
         return self.traces[0]
 
     @property
@@ -280,12 +280,12 @@ class ReplayGraph:
 
     @cached_property
     def first_row(self) -> IntColumn:
-        """First row of each trace, and the total number of rows; int64."""
+        """Number of the first row of every trace, followed by the total number of rows (int64)."""
         return np.cumsum([0, *(len(trace) for trace in self.traces)])
 
     @cached_property
     def rank_of_row(self) -> IntColumn:
-        """Index into `traces` of each row, int64."""
+        """Index into `traces` for every row (int64)."""
         return np.repeat(np.arange(len(self.traces)), [len(trace) for trace in self.traces])
 
     @cached_property
@@ -301,12 +301,12 @@ class ReplayGraph:
 
     @property
     def durations(self) -> IntColumn:
-        """Time of each row in ns, int64: GPU time, or a call's self time without waits; 0 for rows without a time."""
+        """GPU time of GPU events, and self time without waits of calls, in int64 ns. 0 for rows without a time."""
         edges, is_owned = self.edges, self.edges.owner >= 0
         return sums(edges.owner[is_owned], edges.lag[is_owned], len(self.start))
 
     def with_latencies(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
-        """Replace the lags; raise UsageError if their sum exceeds 146 years, the limit for int64 ns."""
+        """Replace the lags. Raise UsageError if their sum exceeds 146 years, the limit for int64 ns."""
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError(_TOO_LONG)
         return self._alike(replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64))))
@@ -315,13 +315,13 @@ class ReplayGraph:
         return self._alike(replace(self, traces=(trace,)))
 
     def _alike(self, other: ReplayGraph) -> ReplayGraph:
-        """Pass the cached properties that depend on points and edges, but not on lags, to another graph."""
+        """Copy cached properties that do not depend on lags to another graph with the same points and edges."""
         derived = ("ranks", "first_row", "rank_of_row", "runs")
         other.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
         return other
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
-        """Replace the times of rows (int64 ns; negative values keep the old time); host work keeps its proportions."""
+        """Replace the times of rows in ns. A negative value keeps the old time. Host work keeps its proportions."""
         edges, own = self.edges, self.durations
         owner = np.maximum(edges.owner, 0)
         wanted = np.where(edges.owner >= 0, np.asarray(durations, np.int64)[owner], -1)
@@ -331,7 +331,7 @@ class ReplayGraph:
         return self.with_latencies(np.where(wanted >= 0, np.rint(share * wanted), edges.lag))
 
     def scaled(self, edges: npt.NDArray[np.bool_] | IntColumn, factor: float) -> ReplayGraph:
-        """Multiply the lags of some edges (a mask, or positions)."""
+        """Multiply the lags of some edges (a mask or positions) by a factor."""
         lag, changed = self.edges.lag.copy(), np.rint(self.edges.lag[edges] * factor)  # floats do not overflow
         lag[edges] = 0
         if factor > 1 and np.abs(lag).sum(dtype=np.float64) + np.abs(changed).sum() >= MAX_NS:
@@ -340,7 +340,7 @@ class ReplayGraph:
         return self._alike(replace(self, edges=replace(self.edges, lag=lag)))
 
     def without(self, edges: IntColumn) -> ReplayGraph:
-        """Remove edges. If each target keeps another edge, removed edges become GONE, which keeps `runs` valid."""
+        """Remove edges. If all targets keep another edge, mark the removed edges as GONE to keep `runs` valid."""
         kind = self.edges.kind.copy()
         kind[edges] = GONE
         marked = replace(self.edges, kind=kind, capped=self.edges.capped & (kind != GONE))
@@ -361,7 +361,7 @@ def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
 
 
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
-    """Return the points in topological order, the window's start first; None if there is a cycle."""
+    """Return the points in topological order, starting with the window's start. Return None if there is a cycle."""
     order = np.argsort(measured, kind="stable")
     place = inverse_positions(len(order), order)
     if np.all(place[edges.source] < place[edges.target]):

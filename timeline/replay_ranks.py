@@ -1,7 +1,7 @@
-"""Replay one trace, or several traces as the ranks of a job, and find the range of the answer on another network.
+"""Replay one trace or the ranks of a job, and find the range of the answer on another network.
 
-A recording leaves some quantities uncertain, such as host work and the speed of transfers. Each quantity is set to both
-ends of its range, one at a time. The effects add up like independent errors (root of the sum of squares).
+A recording leaves some quantities uncertain, such as host work and the speed of transfers. The replay is repeated with
+both ends of each quantity's range. Effects are combined like independent errors (root of the sum of squares).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from .replay_graph import HOST, ReplayGraph
 from .untraced import UntracedAnswer, untraced_answer
 from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
-# In a job, transfer times may differ from a calibration on free processors by this share. If ranks take turns on
-# processors, the share is `_TURNS`, because the backend's threads also wait.
+# Transfer times in a job may differ by this share from a calibration on idle CPUs.
+# If ranks take turns on CPUs, the share is `_TURNS`, because backend threads also wait for a CPU.
 _BANDWIDTH = 0.15
-# Host work of a step varies by these shares from run to run: usually, if ranks take turns on processors, and on a GPU.
+# Host work varies by these shares between runs: in most jobs, if ranks take turns on CPUs, and in jobs with GPUs.
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
-# Ranks take turns on processors if equal operators' 90th percentile of time is this many times their 10th percentile.
+# Ranks take turns on CPUs if p90 / p10 of the times of identical operators is at least this large.
 _UNEVEN = 1.8
 _PLENTY = 10**9
-# A Gloo all-to-all takes between these multiples of the formula's time at all-reduce bandwidth (calibration gloo-2). At
-# four link speeds, messages reached up to 1.7 times the all-reduce bandwidth, and all-gathers reached only 0.67 times.
+# A Gloo all-to-all takes between these multiples of the time from the formula (calibration gloo-2).
+# At four link speeds, messages reached up to 1.7 times the bandwidth of all-reduces, and all-gathers only 0.67 times.
 _ALL_TO_ALL = (0.6, 1.5)
 
 
 @dataclass(frozen=True)
 class AnswerRange:
-    """Range of a what-if's answer, with reasons. It held for about four of five jobs recorded on several networks."""
+    """The range of a prediction, with reasons. Predictions for about four of five test jobs were in their range."""
 
     low_ns: int
     high_ns: int
@@ -65,12 +65,12 @@ class AnswerRange:
 def replay_ranks(
     traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None, bounds: Bounds | None = None
 ) -> Replay:
-    """Predict the timeline of a trace or of all ranks of a job; selections are replayed without their enclosing calls.
+    """Predict the timeline of a trace or of all ranks of a job. Calls that enclose a selection are not replayed.
 
     Args:
-        what_ifs: changes such as "kernel*0.5", applied in order.
-        network: text such as "bandwidth=25,latency=5us", applied first; adds an `answer_range` to the result.
-        bounds: needed for changes relative to the device's peaks (`etplus.analysis.kernel_peaks.row_bounds`).
+        what_ifs: changes such as "kernel*0.5". They are applied in the given order.
+        network: a network such as "bandwidth=25,latency=5us". It is applied first and adds an `answer_range`.
+        bounds: a function for changes relative to the device's peaks (`etplus.analysis.kernel_peaks.row_bounds`).
 
     Raises:
         ConvertError: no row of a trace has a time.
@@ -95,10 +95,10 @@ def replay_changed(
     bounds: Bounds | None = None,
     before: Replay | None = None,
 ) -> Replay:
-    """Replay a graph with changes; `before` is the replay without changes, if known.
+    """Replay a graph with changes. `before` is the replay without changes if it is already known.
 
-    `answer_range` and `untraced` of the result are computed on first access. Untraced steps on another network are not
-    estimated, because estimates were correct for only 3 of 12 recorded jobs.
+    `answer_range` and `untraced` of the result are computed on first access. Untraced steps are not estimated for
+    another network, because such estimates were correct for only 3 of 12 recorded jobs.
     """
 
     def changed(graph: ReplayGraph) -> ReplayGraph:
@@ -122,7 +122,7 @@ def answer_range(
     constants: Constants | Sequence[Constants],
     bounds: Bounds | None = None,
 ) -> AnswerRange:
-    """Return the range of `replay(apply_what_ifs(on_network(graph, network), …))`."""
+    """Return the range of the makespan that the replay predicts for the network and the what-ifs."""
 
     def answer(graph: ReplayGraph, network: Network = network, end: Any = "times") -> int:
         changed = apply_what_ifs(on_network(graph, network, end), what_ifs, constants, bounds)
@@ -139,7 +139,7 @@ def answer_range(
 
 
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
-    """Yield, for each uncertain quantity, the answers at both ends of its range, and its name."""
+    """For each uncertain quantity, yield the answers for both ends of its range, and a description."""
     low, high = answer(graph, end="low"), answer(graph, end="high")
     yield low, high, "measured communication times relative to the formula"
     kinds = {comm.kind for trace in graph.traces for comm in find_communications(trace)}
@@ -171,7 +171,7 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
 
 
 def _spread(graph: ReplayGraph) -> tuple[float, str]:
-    """Return the share by which host work differs from run to run, and the reason."""
+    """Return the share by which host work varies between runs, and the reason."""
     if np.any(graph.column("kind") == GPU):
         return _DEVICE_WORK, "as between runs"
     low, high = unevenness(graph)

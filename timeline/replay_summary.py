@@ -1,4 +1,4 @@
-"""Summary of a replay, with its error against the measurement."""
+"""Summarize a replay and its error relative to the measurement."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
-# If the error of the unchanged replay exceeds these shares, what-ifs are marked as unreliable, or are refused.
+# If the error of the unchanged replay exceeds the first share, what-ifs are unreliable. Above the second, they fail.
 UNRELIABLE, REFUSED = 0.01, 0.05
 
 
 @dataclass(frozen=True)
 class BaseError:
-    """Errors of an unchanged replay as shares of the measured makespan; `kernel_starts` is None without GPU events."""
+    """Errors of a replay without changes, relative to the measured makespan. Only GPU events set `kernel_starts`."""
 
     makespan: float
     kernel_starts: float | None
@@ -75,7 +75,7 @@ class BaseError:
 
     @property
     def doubt(self) -> str:
-        """The replay's error, and what it means for predicted changes, as text; "" if the replay is reliable."""
+        """A sentence about the replay's error and the resulting doubt about predicted changes. "" if it is reliable."""
         if self.reliable:
             return ""
         starts = "" if self.kernel_starts is None else f", its kernel starts by {self.kernel_starts:.1%}"
@@ -105,7 +105,7 @@ class LaneTime:
 
 @dataclass(frozen=True)
 class Summary:
-    """A replay next to the measurement; times in ns."""
+    """The results of a replay together with the measured values. Times are in ns."""
 
     files: tuple[str, ...]
     rows: int
@@ -116,19 +116,19 @@ class Summary:
     start_error_ns: float | None
     unexplained: Unexplained
     lanes: tuple[LaneTime, ...]
-    exposed_ns: int  # exposed_ns, measured_exposed_ns: time in which only communication kernels ran, summed over ranks
+    exposed_ns: int  # time when only communication kernels ran, summed over ranks
     measured_exposed_ns: int
-    base: BaseError  # error of the replay before any what-ifs
+    base: BaseError  # error of the replay without what-ifs
     bounds: dict[str, int]
     path: CriticalPath
     what_ifs: tuple[str, ...] = ()
-    before_ns: int | None = None  # before_ns, path_before: makespan and critical path before any what-ifs
-    path_before: CriticalPath | None = None
+    before_ns: int | None = None  # makespan without what-ifs
+    path_before: CriticalPath | None = None  # critical path without what-ifs
     notes: tuple[str, ...] = field(default=())
     steps: StepTimes | None = None
-    span: AnswerRange | None = None  # range of the answer on another network
-    untraced: UntracedAnswer | None = None  # step time when the recorder is off, if it was measured
-    recorded: bool = True  # True if start times were recorded; if False, text and JSON omit measured values and errors
+    span: AnswerRange | None = None  # range of the predicted makespan on another network
+    untraced: UntracedAnswer | None = None  # step time without the recorder, if it was measured
+    recorded: bool = True  # if False, start times were not recorded, and measured values are omitted
 
     __repr__ = brief
 
@@ -141,7 +141,7 @@ class Summary:
         return (self.start_error_ns or 0.0) / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready dict; docs/reference/replay.md describes its keys."""
+        """Return a dict that can be encoded as JSON. docs/reference/replay.md describes its keys."""
         known = self.recorded
         plain: dict[str, Any] = {
             "files": list(self.files),

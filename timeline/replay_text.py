@@ -1,4 +1,4 @@
-"""Summary of a replay as text: one screen, or all tables."""
+"""Format the summary of a replay as one screen of text or as all tables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .critical import CriticalPath
 from .replay_summary import Summary
 
 _US = 1e3
-_OPERATORS = 5  # maximum number of critical path entries that the screen shows
-_LEAST = 0.001  # kinds of edges that make up less than this share of the path are omitted
+_OPERATORS = 5  # maximum number of critical path entries on the screen
+_LEAST = 0.001  # kinds of edges with a smaller share of the path are omitted
 _LANES = 8
 _NOTE = " " * 7
 
 
 def render(found: Summary, width: int = 80) -> str:
-    """Return one screen of text: the answer, the replay's error, the critical path, and notes."""
+    """Return one screen of text with the answer, the error of the replay, the critical path, and notes."""
     lines = textwrap.wrap(_answer(found), width)
     if found.span is not None:
         lines.append(f"likely between {in_short(found.span.low_ns)} and {in_short(found.span.high_ns)}")
@@ -33,7 +33,7 @@ def render(found: Summary, width: int = 80) -> str:
     if found.exposed_ns or found.measured_exposed_ns:
         lines.append(f"exposed communication {change_text(found.measured_exposed_ns, found.exposed_ns)}")
     if found.untraced is None and found.recorded:
-        why = ": no untraced steps were timed" if found.span is None else ""  # there is no estimate for other networks
+        why = ": no untraced steps were timed" if found.span is None else ""  # never timed for other networks
         lines.append(f"note   times include the profiler's overhead{why}")
     lines = [part for line in lines for part in ([line] if len(line) <= width else textwrap.wrap(line, width))]
     return "\n".join([*lines, *(line for note in found.notes for line in _note(note, width)[:2])])

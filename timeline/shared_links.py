@@ -1,19 +1,19 @@
-"""Replay of communications on the host, which share the links of their ranks and queue for backend threads.
+"""Replay communications on the host. They share the links of their ranks and wait for backend threads.
 
 The duration of a transfer depends on other transfers, so a discrete-event simulation visits the points of the graph in
-time order. An event of the simulation is the arrival at a point, the end of a transfer, or the end of host work.
+time order. Its events are arrivals at points, ends of transfers, and ends of host work.
 
-- Concurrent transfers share a link equally, as TCP flows do. Messages from one rank to another use one connection, one
-  message after another.
-- A collective begins when a thread of its process group is free, in order of issue (PyTorch, ProcessGroupGloo.cpp: a
-  queue for two threads by default; MPI has one thread).
+- Concurrent transfers share a link equally, as TCP flows do. Messages from one rank to another use the same connection
+  and are sent one after another.
+- Collectives begin in the order in which they are issued, when a thread of their process group is free. Gloo has two
+  threads by default (PyTorch, ProcessGroupGloo.cpp), and MPI has one.
 - Host work takes `slowdown` times as long during a transfer of its rank.
 
-Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads, the first all-reduce has the link
-alone until 4 ms. Then each gets half of the link. The first ends at 16 ms; the second then has the link alone and
-ends at 20 ms.
+Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads, the first all-reduce uses the whole
+link until 4 ms. Then each one gets half of the link. The first one ends at 16 ms. The second one then uses the whole
+link and ends at 20 ms.
 
-When link shares change, the end times of transfers are recomputed. Outdated events remain in the heap and are ignored,
+When link shares change, the end times of transfers are recomputed. Outdated events stay in the heap and are ignored,
 because they do not match the recomputed time.
 """
 
@@ -31,18 +31,18 @@ from ..trace.columns import IntColumn
 from .beside_transfers import plain_work, transfer_edges
 from .replay_graph import ReplayGraph, SharedTransfers
 
-# Link directions that a transfer uses: 2 × rank for sending, 2 × rank + 1 for receiving.
+# Link directions that a transfer uses. A rank sends on link 2 × rank and receives on link 2 × rank + 1.
 Links = tuple[int, ...]
-# Kinds of simulated events. At equal times, work and transfers end before points are reached. The key of an event is an
-# edge of host work, the start point of a transfer, or a point.
+# Kinds of simulated events. If times are equal, work and transfers end before points are reached.
+# The key of an event is an edge of host work, the start point of a transfer, or a point.
 _WORK, _TRANSFER, _POINT = range(3)
 
 
 def share_alone(begin: Sequence[int], end: Sequence[int], links: Sequence[Links]) -> npt.NDArray[np.float64]:
-    """Return the time that each recorded transfer would take alone, divided by its duration; 1 for empty transfers.
+    """Divide the time that each recorded transfer would take alone by its duration. Return 1 for empty transfers.
 
     Example:
-        Two transfers of 4 ns on one link; the second begins when the first is halfway:
+        Two transfers of 4 ns use one link. The second transfer begins when the first one is halfway done.
 
         >>> share_alone([0, 2], [4, 6], [(0,), (0,)]).tolist()
         [0.75, 0.75]
@@ -66,12 +66,12 @@ def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColu
 
 
 class _Flows:
-    """Active transfers, and messages that wait for earlier messages on their connection (Gloo: tcp/pair.cc, `tx_`)."""
+    """Active transfers, and messages that wait for earlier ones on their connection (`tx_` in Gloo's tcp/pair.cc)."""
 
     def __init__(self) -> None:
-        self.links: dict[int, Links] = {}  # for each transfer that currently moves data, its links
-        self.on_link: defaultdict[int, int] = defaultdict(int)  # for each link, the number of such transfers
-        self.connection: dict[Links, deque[int]] = {}  # queued messages; only the first message moves
+        self.links: dict[int, Links] = {}  # maps transfers that currently move data to their links
+        self.on_link: defaultdict[int, int] = defaultdict(int)  # number of such transfers by link
+        self.connection: dict[Links, deque[int]] = {}  # messages in order; only the first one moves data
         self.waiting: dict[int, Links] = {}
 
     def begin(self, flow: int, links: Links) -> None:
@@ -104,27 +104,27 @@ class _Flows:
 
 
 def _is_message(links: Links) -> bool:
-    """Return whether a transfer is a message: it uses one direction of the links of two different ranks."""
+    """Return True if a transfer is a message. A message uses one link direction of each of two ranks."""
     return len(links) == 2 and links[0] // 2 != links[1] // 2
 
 
 @dataclass
 class _Threads:
     free: int
-    waiting: list[tuple[int, int]] = field(default_factory=list)  # heap of (issue time, start point) pairs
+    waiting: list[tuple[int, int]] = field(default_factory=list)  # heap of pairs (issue time, start point)
 
 
 @dataclass
 class _Transfer:
-    edges: list[int]  # one edge per participating rank
+    edges: list[int]  # one edge for every participating rank
     left_ns: float
-    due: int = -1  # −1 while the transfer waits for its connection
+    due: int = -1  # end time in ns, −1 while the transfer waits
 
 
 class _HostWork:
     def __init__(self, slowdown: float) -> None:
         self.transfers = 0
-        self.left_ns: dict[int, float] = {}  # for each edge, its remaining time at full speed
+        self.left_ns: dict[int, float] = {}  # remaining ns of edges at full speed
         self._slowdown, self._until = slowdown, 0
 
     @property
@@ -150,7 +150,7 @@ class _LinkTimeline:
         self.source, self.target = edges.source.tolist(), edges.target.tolist()
         self.missing = np.bincount(edges.target, minlength=count).tolist()
         self.ready, self.time = [0] * count, [0] * count
-        self.heap: list[tuple[int, int, int]] = []  # each event has a time in ns, a kind, and a key
+        self.heap: list[tuple[int, int, int]] = []  # events: time in ns, kind, key
         place = {row: k for k, row in enumerate(shared.rows.tolist())}
         self.transfer_of = {edge: place[int(edges.owner[edge])] for edge in transfer_edges(graph).tolist()}
         self.enters = {int(graph.start[row]): k for row, k in place.items() if shared.queue[k] >= 0}
@@ -180,7 +180,7 @@ class _LinkTimeline:
                 self._finish_work(key, now)
         edges, time = self.graph.edges, np.array(self.time, np.int64)
         lag = np.array(self.lag, np.int64)
-        if self.held:  # the edge that leads to a queued collective includes its wait in the queue
+        if self.held:  # the lag before a queued collective includes its wait
             into = np.isin(edges.target, np.fromiter(self.held, np.int64))
             lag[into] = (time[edges.target] - time[edges.source])[into]
         return time, lag
@@ -242,7 +242,7 @@ class _LinkTimeline:
         self._plan(links)
 
     def _finish_transfer(self, point: int, now: int) -> None:
-        """End the transfer's edges; ranks that needed less time than the slowest rank ended earlier."""
+        """End the edges of a transfer. Ranks that need less time than the slowest rank end earlier."""
         self._move_data(now)
         links = self.flows.links[point]
         self._occupy(links, -1, now)
@@ -271,7 +271,7 @@ class _LinkTimeline:
                     transfer.due = due
                     self._push(due, _TRANSFER, flow)
 
-    # ---- host work next to transfers ----
+    # ---- host work during transfers ----
 
     def _occupy(self, links: Iterable[int], change: int, now: int) -> None:
         if not self.plain:

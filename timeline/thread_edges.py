@@ -1,4 +1,4 @@
-"""Host threads as chains of points: boundaries of nested calls in order, with host work between them."""
+"""Represent host threads as chains of points. The points are call boundaries, with host work between them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .graph_events import GraphEvents
 from .replay_graph import HANDOFF, HOST, ORDER, Edges
 
 _QUERY = re.compile(r"Query$")
-# The polling loops of PyTorch's NCCL watchdog make only these calls (ProcessGroupNCCL.cpp). The watchdog changes the
-# capture mode around each query, and destroys the events of completed work.
+# The polling loops of PyTorch's NCCL watchdog make only these calls (ProcessGroupNCCL.cpp).
+# The watchdog changes the capture mode before and after every query. It also destroys the events of completed work.
 _BESIDE_QUERY = re.compile(
     r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
 )
 
 
 def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
-    """Remove the times of threads that only query events (`cudaEventQuery`) and sleep; return the trace, and notes."""
+    """Remove the times of threads that only query events (`cudaEventQuery`) and sleep. Return the trace and notes."""
     nodes = trace.nodes
     rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
     lane = distinct_rows(nodes.thread[rows])[1]
@@ -49,10 +49,10 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
-    """Return HOST edges between consecutive call boundaries of a thread, and the points, with corrected call ends.
+    """Return the points with corrected call ends, and HOST edges between consecutive call boundaries of each thread.
 
-    The lag is host work of the innermost open call, the `owner`. If calls overlap but do not nest, because times are
-    rounded to µs or work is asynchronous, their ends are put in nesting order.
+    The lag of an edge is host work of its owner, the innermost open call. Calls may overlap without nesting if times
+    are rounded to µs or if work is asynchronous. Their ends are then moved into nesting order.
     """
     trace = points.trace
     rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)
@@ -71,7 +71,7 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
     trace, count = points.trace, len(order)
     parent = nesting(trace.nodes.thread[order], trace.nodes.ts[order], trace.nodes.end[order])
     depth = depths(parent)
-    ends = 1 - np.diff(depth, prepend=-1, append=0)  # number of calls that end before each call, then after all
+    ends = 1 - np.diff(depth, prepend=-1, append=0)  # number of calls that end before each call
     before = np.repeat(np.arange(count + 1), ends)
     deeper = np.arange(count) - np.repeat(np.cumsum(ends) - ends, ends)
     by_depth = np.argsort(depth, kind="stable")
@@ -86,9 +86,9 @@ def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntCo
 
 
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
-    """Return edges for waits between threads, and chains in which these waits are no longer host work.
+    """Return edges for waits between threads, and the chains without these waits.
 
-    Handoffs come from the trace and from bursts in long pauses; else a late thread follows another thread's last point.
+    Handoffs come from the trace and from bursts in long pauses. A thread that starts late follows another thread.
     """
     pauses, sources = _recorded(points, chains)
     kind = chains.kind.copy()
@@ -105,7 +105,7 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
 
 
 def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
-    """Return the pauses that end with a handoff in the trace, and the points that end these pauses."""
+    """Return the pauses that end with a recorded handoff, and the points on other threads that end them."""
     trace = points.trace
     source, target = points.timed_edges("thread_handoff")
     in_order = points.between(points.end[source], points.start[target]) >= 0
@@ -124,7 +124,7 @@ def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]
 
 
 def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Find forks and joins: long pauses of a thread, with work of another thread that is idle before and after."""
+    """Find forks and joins. During a long pause of one thread, another thread works that is idle before and after."""
     trace = points.trace
     open_op = (chains.owner >= 0) & (trace.nodes.scope[chains.owner] != ANNOTATION_SCOPE)
     pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)
@@ -145,7 +145,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Spans in which a thread is always in an operator, and the rows that begin and end these spans."""
+    """Spans of time in which a thread is always in an operator, with the rows that begin and end each span."""
 
     thread: IntColumn
     start: IntColumn

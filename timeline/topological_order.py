@@ -1,4 +1,4 @@
-"""Issue order and cycles of a dependency graph, given as two columns of node numbers."""
+"""Find an issue order or a cycle in a dependency graph with edges in two columns of node numbers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
-    """Return the nodes in an order in which each follows all nodes that it waits for (Kahn's algorithm).
+    """Return the nodes in an order in which every node follows the nodes that it waits for (Kahn's algorithm).
 
-    There is an entry per edge: `target` waits for `source`. Nodes on or behind a cycle are omitted. With
-    `lowest_first`, the lowest ready node is next, as in simulators; otherwise, the node that became ready last is next.
+    Along each edge, the `target` waits for the `source`. Nodes on or after a cycle are omitted. If `lowest_first` is
+    True, the lowest ready node is next, as in simulators. Otherwise, the node that became ready last is next.
     """
     if lowest_first and bool(np.all(source < target)):  # the node numbers are already a valid order
         return np.arange(count)
@@ -44,12 +44,12 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
 
 
 def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
-    """Return a cycle, given the result of `issue_order`; each node waits for the previous node. [] without a cycle."""
+    """Return a cycle if `issue_order` did not order all nodes, or []. Each node in it waits for the previous node."""
     left = ~mask_at(count, order)
     if not left.any():
         return []
     inside = left[source] & left[target]
-    # Every leftover node waits for another leftover node, so a walk along the lowest such nodes must find a cycle.
+    # Every remaining node waits for another remaining node, so a walk to the lowest awaited nodes finds a cycle.
     waits_for = np.full(count, count, dtype=np.int64)
     np.minimum.at(waits_for, target[inside], source[inside])
     seen: dict[int, int] = {}

@@ -1,9 +1,8 @@
-"""Estimate the timeline without the recorder, by removing the recording cost of each event.
+"""Estimate the timeline without the recorder by removing the recording cost of every event.
 
-Recording an operator costs time in two places: before its start, in its caller's time, and at its end, in its own time.
-Operators that compute nothing show both costs in the trace. If `etplus record` timed steps before the window, the
-remaining host work is then scaled until a step takes as long as it did there; pauses without recorded events keep their
-time.
+Recording an operator costs time before its start (in its caller's time) and at its end (in its own time). Operators
+that compute nothing show both costs in the trace. If `etplus record` timed steps before the window, the remaining host
+work is then scaled until a step takes the measured time. Pauses without recorded events are not scaled.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .constants import Constants
 from .graph_replay import Replay, replay
 from .replay_graph import HOST, ReplayGraph
 
-# These operators and autograd nodes compute nothing: their self time is only dispatch (0.4 µs) and recording.
+# These operators and autograd nodes compute nothing. Their self time consists of dispatch (0.4 µs) and recording.
 _TRIVIAL = re.compile(
     r"aten::(?:as_strided|_?(?:unsafe_)?view|_reshape_alias|detach|alias|t|transpose|permute|resolve_conj|resolve_neg"
     r"|expand|select|slice|unsqueeze|squeeze|linear|matmul|reshape|flatten|to|item|_local_scalar_dense|lift_fresh"
@@ -34,32 +33,32 @@ _TRIVIAL = re.compile(
 )
 _DISPATCH_NS, _CALL_NS = 400, 200
 _FEWEST = 20
-# A typical operator has this many arguments, and runs inside this many Python frames.
+# A typical operator has this many arguments and is called inside this many Python frames.
 _USUAL_ARGUMENTS, _FRAMES = 4, 3
-# If a time is more than this many times the expected recording time, the operator allocated memory or was interrupted.
+# An operator allocated memory or was interrupted if it took more than this multiple of the expected recording time.
 _MOST = 5.0
-# Small operators run from a warm cache, so the costs that they show are multiplied by a usual, a lowest and a highest
-# factor. The factors come from programs that also ran without a profiler (`benchmarks/findings.py --gains`).
+# Costs measured on small operators are too low (warm cache), so a usual, a lowest and a highest factor correct them.
+# The factors come from programs that also ran without a profiler (`benchmarks/findings.py --gains`).
 _SHARES = (1.5, 1.2, 2.0)
-# These factors apply if no step was timed before the window, and if no operators show the costs.
+# The first factors apply if no step was timed before the window. The second apply if no operators show the costs.
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
 # Host time of this length without recorded events is sleep, I/O or Python code. Recording does not slow it down.
 PAUSE_NS = 1_000_000
-# A measurement was interrupted if it exceeds the median of its kind by this factor and by this many ns.
+# A time was interrupted if it exceeds the median of its kind both by this factor and by this many ns.
 _INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
 # Recording costs are not corrected if they are less than this share of the makespan.
 _LITTLE = 0.02
-# The factor that scales the remaining host work to match the untraced step stays between these limits.
+# Remaining host work is scaled to match the untraced step. The factor is kept between these limits.
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
 _ROUNDS = 3
-# CPU work differs from run to run by this share of a gain plus this share of the step. GPU work does not differ.
+# From run to run, CPU work varies by this share of a gain plus this share of the step. GPU work does not vary.
 _UNEVEN, _UNEVEN_STEP = 0.25, 0.005
 _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}) frame_ns=(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class RecordingCosts:
-    """Costs of recording, in ns per event."""
+    """The costs of recording an event, in ns."""
 
     inside: float  # cost at the end of an operator, included in its self time
     argument: float  # additional cost per argument of the operator
@@ -71,7 +70,7 @@ class RecordingCosts:
 
     def of_rows(self, trace: Trace) -> tuple[IntColumn, IntColumn]:
         calls = trace.calls
-        before, within = np.zeros(len(trace)), np.zeros(len(trace))  # before a row starts, and in its self time
+        before, within = np.zeros(len(trace)), np.zeros(len(trace))  # costs before a row starts and in its self time
         is_op = calls.kind == OP
         from_python = is_op & ~np.append(is_op, False)[calls.parent]
         before[calls.source] = np.where(is_op, self.outside, self.annotation) + self.frames * from_python
@@ -81,7 +80,7 @@ class RecordingCosts:
 
 
 def recording_costs(trace: Trace) -> RecordingCosts:
-    """Return the costs of recording a trace's events, fitted to operators that compute nothing if there are enough."""
+    """Return recording costs. They are fitted to operators that compute nothing if the trace has enough of them."""
     return trace.once(_recording_costs)
 
 
@@ -107,7 +106,7 @@ def _recording_costs(trace: Trace) -> RecordingCosts:
 
 
 def _usual_costs(trace: Trace) -> RecordingCosts:
-    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # if an ET exists, or not
+    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with an ET or without one
     annotation, frame = 2 * sum(kinds), 300
     measured = next(filter(None, map(_COSTS.fullmatch, trace.names)), None)
     if measured is not None:
@@ -128,11 +127,11 @@ def _arguments(trace: Trace) -> IntColumn:
 
 
 def without_recording(graph: ReplayGraph, share: float = _SHARES[0], *, typical: bool = False) -> ReplayGraph:
-    """Subtract the recording cost times `share` from host work, but keep at least the time of a dispatch.
+    """Subtract the recording costs times `share` from host work, but keep at least the time of a dispatch.
 
-    All times between the same two kinds of events shrink by the same share, because single times are noisy. If
-    `typical`, first shorten times that are far longer than usual for their kind, because they were probably
-    interrupted by other programs.
+    All times between the same two kinds of events shrink by the same share, because individual times are noisy. If
+    `typical` is True, times that are far longer than usual for their kind are shortened first, because other programs
+    probably interrupted them.
     """
     edges = graph.edges
     row, owner = graph.row[edges.target], np.maximum(edges.owner, 0)
@@ -167,7 +166,7 @@ def _signatures(trace: Trace) -> IntColumn:
 
 
 def pauses(graph: ReplayGraph) -> IntColumn:
-    """Return the edges of host time of 1 ms or more outside operators and runtime calls, without recorded events."""
+    """Return the edges of at least 1 ms of host time outside operators and runtime calls."""
     edges = graph.edges
     calls = np.append((graph.column("kind") != GPU) & (graph.column("scope") != ANNOTATION_SCOPE), False)
     long = (edges.kind == HOST) & (edges.lag >= PAUSE_NS) & (edges.source > 0)
@@ -184,7 +183,7 @@ def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
 
 
 def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> tuple[Replay, ...]:
-    """Replay without recording costs, at their usual, lowest and highest values; () if the costs are low."""
+    """Replay without the usual, lowest and highest recording costs. Return () if the costs are low."""
     graph, step = base.graph, untraced_step_of(base.graph.traces)
     rows = _step_rows(graph)
     recorded = _host_step_ns(base, rows)
@@ -211,7 +210,7 @@ def _at_pace(
         done = replay(graph.scaled(work, scale), constants)
         scales.append(scale)
         times.append(_host_step_ns(done, rows) or 0.0)
-        slope = (times[-1] - times[0]) / scale  # a step consists of the scaled work and waits for devices
+        slope = (times[-1] - times[0]) / scale  # a step consists of scaled work and of waits for devices
         if slope <= 0:
             break
         scale = float(np.clip((host_ns - times[0]) / slope, _LEAST_SCALE, _MOST_SCALE))
@@ -220,7 +219,7 @@ def _at_pace(
 
 @dataclass(frozen=True)
 class UntracedAnswer:
-    """Step time without the recorder, in ns: as measured before the window, and as expected with the changes."""
+    """Step time without the recorder in ns, as measured before the window, and as predicted with the changes."""
 
     measured_ns: int
     usual_ns: int
@@ -240,7 +239,7 @@ class UntracedAnswer:
 def untraced_answer(
     base: Replay, constants: Sequence[Constants], *changes: Callable[[ReplayGraph], ReplayGraph]
 ) -> UntracedAnswer | None:
-    """Return the untraced step time after a change, or None. `changes` are variants of the change, usual first.
+    """Return the untraced step time after a change, or None. `changes` has variants of the change, the usual one first.
 
     Example:
         >>> graph = etplus.build_graph(trace)
@@ -267,10 +266,10 @@ def untraced_answer(
 def gain_range(
     gains: Sequence[float], graph: ReplayGraph, *, low: float = 1.0, high: float = 1.0, doubt: float = 0.0
 ) -> tuple[float, float]:
-    """Return the interval of a gain; independent errors add up as the root of the sum of squares.
+    """Return the interval of a gain. Independent errors are combined as the root of the sum of their squares.
 
-    `gains` are shares of each timeline, the usual timeline first. A change saves between `low` and `high` times what it
-    saves in the replay. `doubt` is the error of the replay itself, as a share of the gain.
+    `gains` has the gain in every timeline as a share of its length, usual timeline first. In reality, a change may save
+    `low` to `high` times its gain in the replay. `doubt` is the error of the replay as a share of the gain.
     """
     usual = gains[0]
     size = max(abs(usual), 1e-9)

@@ -1,4 +1,4 @@
-"""What-ifs: functions that change a replay graph, and their text form in commands."""
+"""Parse what-ifs from the text in commands, and apply them to a replay graph."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ _MOST = 1e6
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One parsed change, which applies to the rows in all parts of `within`.
+    """A parsed change. It applies only to rows that are in all parts of `within`.
 
     Attributes:
-        rank: the only rank to change, None for all ranks.
+        rank: the rank to change, or None for all ranks.
         action: "scale", "bound", "remove", "no wait", "no launch gaps", "fuse", "overlap", "latency", or "queue".
         target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream", "launch_latency", "gap", or "call".
-        exact: True if `name` must be the whole name rather than a part of it; the name "" matches any name.
-        value: factor, share of the bound, or ns.
+        exact: True if `name` must be the whole name, False if it may be a part of it. "" matches any name.
+        value: a factor, a share of the bound, or a time in ns, depending on `action`.
     """
 
     text: str
@@ -92,7 +92,7 @@ class WhatIf:
 
 
 def parse_what_if(text: str) -> WhatIf:
-    """Parse one form of `GRAMMAR`; raise UsageError for any other text."""
+    """Parse one of the forms in `GRAMMAR`. Raise UsageError for any other string."""
     text_left, rank = text.strip(), None
     within: list[Within] = []
     while True:
@@ -139,7 +139,7 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"unknown what-if {text!r}; for example 'kernel:name~gemm*0.5', 'cpu*0', 'remove op:aten::copy_'")
 
 
-# Returns, for each graph row, its time at the device's peaks, in int64 ns; −1 if unknown.
+# Returns the time of every graph row at the device's peaks, in int64 ns, or −1 if it is unknown.
 Bounds = Callable[[], IntColumn]
 
 
@@ -162,12 +162,12 @@ def find_change(
     *,
     rows: IntColumn | None = None,
 ) -> Change:
-    """Return a function that applies a change to this graph or to any graph with the same edges, whatever its lags.
+    """Return a function that applies a change to this graph or to any graph with the same edges but different lags.
 
-    `rows` overrides the rows that the target, the rank and the restrictions select.
+    If `rows` is given, it replaces the rows that the target, the rank and the parts in `within` select.
 
     Raises:
-        UsageError: the change affects no row.
+        UsageError: the change does not affect any row.
     """
     if rows is None:
         meant = _on_rank(graph, what_if)

@@ -17,7 +17,7 @@ from .columns import IntColumn, joined_ranges
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
-# The work of these operators depends on numeric arguments (strides, dimensions, flags) in addition to shapes.
+# In these operators, the work depends on shapes and on numeric arguments (strides, dimensions, flags).
 _WITH_NUMBERS = re.compile(
     r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
     r"|flash_attn|flash_attn_\d)::)?_?(?:"
