@@ -71,13 +71,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--rank-couple", action="store_true", help="replay ranks together, with collectives that wait for all ranks")
     add_network(parser, "estimate communication on another network; several traces are the ranks of one job")
     add_groups(parser)
-    add(
-        "--what-if",
-        action="append",
-        default=[],
-        metavar="CHANGE",
-        help="try changes like 'kernel*0.5' (see --help-all)",
-    )
+    about = "predict the effect of a change such as 'kernel*0.5' (see --help-all)"
+    add("--what-if", action="append", default=[], metavar="CHANGE", help=about)
     about = "predict each step from the other steps: all (default), numbers such as 3 or 2-5, or a phase such as decode"
     add("--cross-validate", nargs="?", const="all", metavar="STEPS", help=about)
     add_selection(parser, "replay only")
