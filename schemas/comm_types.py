@@ -12,12 +12,12 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
-_FROM_RANK = " from rank "  # Group names end with this and a rank if only the group's first rank is known.
+_FROM_RANK = " from rank "  # If only a group's first rank is known, the group's name ends with this and the rank.
 _NAMED = 3
 
 
 class CollectiveCommType:
-    """Values of Chakra's enumeration in et_def.proto, defined again because importing protobuf is slow."""
+    """Constants of Chakra's enumeration in et_def.proto, copied here because importing protobuf is slow."""
 
     ALL_REDUCE: Final = 0
     REDUCE: Final = 1
@@ -37,13 +37,13 @@ COLLECTIVES: Final[dict[str, int]] = {name: kind for name, kind in vars(Collecti
 SEND: Final = -1
 RECV: Final = -2
 
-Group = tuple[str, tuple[int, ...]]  # the name and ranks of a process group; the ranks are () if they were not recorded
-WORLD: Final[Group] = ("", ())  # WORLD is the group of all ranks of the job.
+Group = tuple[str, tuple[int, ...]]  # name and ranks of a process group; the ranks are () if they were not recorded
+WORLD: Final[Group] = ("", ())  # the group of all ranks in the job
 
-# Matches host nodes that do the communication themselves; "nccl:" nodes only launch a kernel.
+# Matches host operators that transfer the data themselves. Operators named "nccl:…" only launch a kernel.
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
 
-# Maps parts of names to kinds of collectives. Longer names come first, because they contain the shorter names.
+# Maps parts of kernel names to kinds of collectives. Longer parts come first, because they contain shorter ones.
 _LONGER_FIRST = "ALL_REDUCE REDUCE_SCATTER ALL_GATHER ALL_TO_ALL BROADCAST BARRIER REDUCE GATHER SCATTER".split()
 _PARTS = {name.replace("_", "").lower(): COLLECTIVES[name] for name in _LONGER_FIRST}
 _POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
@@ -51,9 +51,9 @@ _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
 
 def collective_type(comm: Comm, name: str) -> int | None:
-    """Return the CollectiveCommType, SEND or RECV that a kernel or host node is named after; None if unknown.
+    """Return the CollectiveCommType, SEND or RECV that the name of a kernel or host operator implies; None if unknown.
 
-    RCCL runs any collective in `ncclDevKernel_Generic`. A kernel `SendRecv` without metadata may be an all-to-all.
+    RCCL runs all collectives in the kernel `ncclDevKernel_Generic`. A kernel `SendRecv` may be part of an all-to-all.
     """
     for text in (comm.collective or "", name):
         plain = re.sub(r"[^a-z]", "", text.rpartition(":")[2].lower())
@@ -66,7 +66,7 @@ def collective_type(comm: Comm, name: str) -> int | None:
 
 
 def message_bytes(comm: Comm, kind: int) -> int | None:
-    """Return the size for simulators in bytes: a rank's input, or its output if only some ranks have an input."""
+    """Return the message size for simulators in bytes: one rank's input, or its output for receives and scatters."""
     size = itemsize(comm.dtype)
     inputs, outputs = comm.in_nelems, comm.out_nelems
     if kind == CollectiveCommType.ALL_GATHER and not inputs and outputs and comm.group_size:
@@ -81,10 +81,10 @@ _SCATTERED = ("allgather", "all_gather", "scatter", "all_to_all", "alltoall")
 
 
 def bus_factor(collective: str, ranks: int | None) -> float | None:
-    """Return the share of a buffer that crosses the slowest link ("busbw" in NCCL's tests); None if unknown.
+    """Return the traffic on the slowest link per byte of the buffer ("busbw" in NCCL's tests); None if unknown.
 
-    2(n − 1)/n for all-reduce; (n − 1)/n for all-gather, reduce-scatter, all-to-all and scatter; 1 for broadcast, reduce
-    and messages. Simulators use `message_bytes` instead.
+    The factor is 2(n − 1)/n for all-reduce and (n − 1)/n for all-gather, reduce-scatter, all-to-all and scatter. The
+    factor is 1 for broadcast, reduce and point-to-point. Simulators use `message_bytes` instead.
     """
     if collective.startswith(("broadcast", "reduce")) and "scatter" not in collective:
         return 1.0

@@ -31,7 +31,7 @@ from .comm_types import (
 from .execution_trace.arguments import PROCESS_GROUPS, call_records, recorded_groups
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
-UNKNOWN: Final = 1000  # This value replaces the kind of a collective that could not be identified.
+UNKNOWN: Final = 1000  # the kind of a collective that could not be identified
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 _KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -43,11 +43,11 @@ _FUNCTIONAL = "_c10d_functional::"
 class FoundComm:
     row: int
     kind: int | None  # a CollectiveCommType, SEND or RECV; None if unknown
-    peer: int  # the other rank of a message; −1 for collectives, or if unknown
-    bytes: int | None  # defined by `message_bytes`; None if unknown
-    group: Group  # the group's name in the trace and its ranks
-    seq: int  # sequence number in the trace, −1 if not recorded
-    # time when the data can start to move; for a host's message, the start of the call that writes to the socket
+    peer: int  # the other rank of a point-to-point message; −1 for collectives, or if unknown
+    bytes: int | None  # the size that `message_bytes` returns; None if unknown
+    group: Group  # the name of the process group in the trace, and its ranks
+    seq: int  # sequence number in the trace; −1 if not recorded
+    # Time when the transfer can start. For a send on the host, this is the start of the call that writes to the socket.
     start_ns: int
     described: str = ""  # the group's description in the trace, such as "tp"; "" if not recorded
 
@@ -57,7 +57,7 @@ class FoundComm:
 
 
 def find_communications(trace: Trace) -> Iterator[FoundComm]:
-    """Yield all communications of a rank in program order: the order of their launches, or of calls on the host."""
+    """Yield a rank's communications in program order: the order in which the host launched or called them."""
     return iter(trace.once(_communications))
 
 
@@ -98,10 +98,10 @@ def _known_groups(trace: Trace) -> dict[str, list[int]]:
 
 
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:
-    """Return a rank's process groups, and its communications as int64 (`COMMUNICATION_COLUMNS`, n) in program order.
+    """Return a rank's process groups, and its communications as int64 rows in the order of `COMMUNICATION_COLUMNS`.
 
-    Times are wall-clock ns; `group` is a position in the groups. Messages are left out if their peer is unknown;
-    communications of unknown kind are left out unless `unknown` is set.
+    The communications are in program order. Times are wall-clock ns, and `group` is an index into the process groups.
+    Messages are omitted if their peer is unknown. Communications of unknown kind are omitted unless `unknown` is True.
     """
     groups: dict[Group, int] = {}
     rows = []
@@ -133,10 +133,10 @@ def comm_rows(trace: Trace) -> IntColumn:
 
 
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return when (in ns) the host issued each row: a GPU event's launch, else the start of its caller or of itself.
+    """Return the time (ns) when the host issued each row: its launch, else the start of its caller, else its own start.
 
-    Host collectives run later on backend threads, so they get the time of the last operator with a smaller id, as on
-    all other ranks. Without recorded times, rows that the host did not issue are ordered by id.
+    A host collective runs later on a backend thread, so it gets the start of the last operator with a smaller id. This
+    order is the same on all ranks. If times were not recorded, rows that the host did not issue are ordered by id.
     """
     issued: IntColumn = trace.nodes.ts.copy() if trace.times_recorded else np.zeros_like(trace.nodes.ts)
     parent = trace.nodes.parent_row
@@ -155,7 +155,7 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return (host collective, `wait_tensor` call during which it ended) pairs as int64 (n, 2)."""
+    """Return int64 (n, 2) pairs: a host collective, and the `wait_tensor` call during which the collective ended."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     waits = np.flatnonzero(
         (trace.nodes.kind == CPU) & trace.nodes.timed & matching(trace.nodes.name, trace.names, WAIT.fullmatch)
@@ -168,7 +168,7 @@ def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return operators on backend threads, such as Gloo's copies; collectives include the time of their copies."""
+    """Return operators on backend threads, such as Gloo's copies. Such copies run while the collective runs."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     rows = without(np.flatnonzero((trace.nodes.kind == CPU) & trace.nodes.timed), runs)
     runs = runs[np.argsort(trace.nodes.ts[runs], kind="stable")]
@@ -201,7 +201,7 @@ def _by_id(trace: Trace, rows: IntColumn) -> tuple[IntColumn, list[str]]:
 
 
 def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
-    """Map host collectives to process groups: the group named by the call, or the only group of the right size."""
+    """Map each host collective to a process group: the group in its call, or the only group of the right size."""
     groups = {name: ranks for name, ranks in known_groups(trace).items() if len(ranks) > 1}
     if len(groups) < 2:
         return {}
@@ -224,9 +224,9 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
 
 def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Iterator[Comm]:
-    """Yield the metadata of communications, which is inferred from tensors of the row or operator if not recorded.
+    """Yield the metadata of each communication. Infer metadata that was not recorded from the tensors of the call.
 
-    The peer of a host node ("gloo:send") comes from its `c10d::` call.
+    The peer of a host operator such as "gloo:send" comes from the `c10d::` call that issued the operator.
     """
     comms = [trace.comm.get(row, Comm()) for row in rows.tolist()]
     bare = [comm.collective is None and comm.in_nelems is None for comm in comms]

@@ -42,7 +42,7 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """A graph with n nodes, m edges, and c configurations with measured times."""
+    """A graph with n nodes and m edges, and the measured times of c configurations."""
 
     name: str  # the file name without its folder and suffix
     node_feat: Floats  # shape (n, 140)
@@ -60,19 +60,19 @@ class GraphArrays:
 
     @property
     def model(self) -> str:
-        """Name of the model from which the graph is derived: the part of `name` before "__"."""
+        """Name of the model that the graph comes from: the part of `name` before "__"."""
         return self.name.partition("__")[0]
 
 
 def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None:
-    """Write a graph as .npz that numpy can read with `allow_pickle=False`; equal graphs give equal bytes."""
+    """Write a graph as .npz that numpy can read with `allow_pickle=False`. Identical graphs give identical bytes."""
     with open_output(path) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
         for column in fields(graph)[1:]:
             values = getattr(graph, column.name)
             if values is not None:
                 held = io.BytesIO()
                 np.save(held, values, allow_pickle=False)
-                # A ZipInfo has a fixed time. If given only a name, zipfile would write the current time.
+                # A ZipInfo has a fixed time. If zipfile gets only a name, it writes the current time.
                 packed.writestr(zipfile.ZipInfo(f"{column.name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
 
 
@@ -124,7 +124,7 @@ def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
 
 @cache
 def opcodes() -> dict[str, int]:
-    """Return the opcodes by name, numbered from 1; 0 means an unknown name."""
+    """Map each opcode's name to its number, counted from 1. The number 0 means an unknown name."""
     return {name: i + 1 for i, name in enumerate(_listed()["opcodes"])}
 
 
@@ -149,7 +149,7 @@ def write_vocabulary(folder: Path, vocabulary: Mapping[str, Any]) -> None:
 
 
 def read_dataset(folder: str | os.PathLike[str], split: str) -> Iterator[GraphArrays]:
-    """Yield the graphs of a split (see SPLITS) in order of their names. Raise UsageError if there are none."""
+    """Yield the graphs of a split (see SPLITS) in order of their names. Raise UsageError if the split has no graphs."""
     place = Path(folder) / split
     if not place.is_dir():
         raise UsageError(f"{place}: no such folder; write the dataset with `etplus convert … --to npz --out FOLDER`")

@@ -24,7 +24,7 @@ Fields = Mapping[str, "Fields | None"]
 
 
 def _known(names: str, **objects: Fields | None) -> dict[str, Fields | None]:
-    """Return a table of known members, first plain members, then members that contain objects."""
+    """Return a table of known members. `names` lists the members that are not objects."""
     return {**dict.fromkeys(names.split()), **objects}
 
 
@@ -88,7 +88,7 @@ _NODE = _known(
     captured_by=_known("op link replay"),
     counterpart=_known("node same_module"),
 )
-_COUNTS: Fields = {}  # These count events by category or reason. Keys that look like words from etplus or Kineto stay.
+_COUNTS: Fields = {}  # Counts by category or reason. A key is kept if it looks like a message from etplus or Kineto.
 _FOUND = _known("by says")
 _CATEGORY = _known("total attached unverified", by_method=_COUNTS, unattached=_COUNTS)
 _LINK = _known(
@@ -146,9 +146,9 @@ _SECTIONS = _known(
         ops=_known("name kind parent graph", inputs=_SIDE, outputs=_SIDE, comm=_COMM),
     ),
 )
-# These fields are the largest ones of a file; they contain no free text.
+# These fields are the largest ones in a file, and they cannot contain free text.
 _NUMERIC = frozenset(("edges", "memory", "ts", "dur", "id", "ctrl_deps", "sync_dep"))
-_LISTS = ("runtime", "unattached")  # An ET+ file has these lists of records besides `nodes`.
+_LISTS = ("runtime", "unattached")  # An ET+ file has lists of records under these keys, in addition to `nodes`.
 
 _WORD = r"(?:[a-z(][a-z',;:_+()-]*|--strict|ET|GPU|CPU|CUDA|ROCm|Kineto|Trace)"
 _COUNTED = re.compile(rf"{_WORD}(?: {_WORD}){{0,15}}|phase \w")
@@ -194,7 +194,7 @@ def known_args(texts: Iterable[bytes]) -> list[bytes]:
 
 
 class FieldFilter:
-    """Filters records and headers; with `names`, also replaces free text by stable hashes (see `hashed_name`)."""
+    """Removes unknown fields from records and headers. If `names` is True, also hashes free text (`hashed_name`)."""
 
     def __init__(self, *, names: bool = False) -> None:
         self._names = names
@@ -307,12 +307,12 @@ def hashed_names(value: Any) -> Any:
 
 
 def _hashed_values(value: Any) -> Any:
-    """Hash string arguments of an operator, but not numbers written as strings."""
+    """Hash the string arguments of an operator, except strings that contain a number."""
     if isinstance(value, list):
         return list(map(_hashed_values, value))
     if not isinstance(value, str) or _NUMBERS.fullmatch(value):
         return value
-    if value.startswith('[{"pg_name"'):  # A job's process groups are kept, because they must match its ranks.
+    if value.startswith('[{"pg_name"'):  # A job's process groups stay, because they must match its ranks.
         with contextlib.suppress(ValueError):
             groups = [{key: group[key] for key in group if key in _GROUP} for group in json.loads(value)]
             return json.dumps([group | {"pg_desc": hashed_names(group.get("pg_desc"))} for group in groups])

@@ -1,4 +1,4 @@
-"""Write redacted copies of Kineto traces, Execution Traces and ET+ files: only known fields remain (`known_fields`)."""
+"""Write redacted copies of Kineto traces, Execution Traces and ET+ files, with only known fields (`known_fields`)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .text.transaction import transaction
 _Raws = dict[str, msgspec.Raw]
 _Keep = Callable[[bytes], bytes]  # Function that removes unknown fields from a record.
 _RECORDS = 4096
-_SMALL = 1 << 16  # Header members up to this size come first, where readers expect them; longer ones come last.
+_SMALL = 1 << 16  # Header members up to this size come first, because readers expect them there. Longer ones come last.
 _TRACES = "give a Kineto trace, an Execution Trace or ET+ (JSON)"
 
 
 @transaction()
 def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False, progress: bool = False) -> int:
-    """Write a copy of a trace that has only known fields; return how many records and header keys changed.
+    """Write a copy of a trace that contains only known fields. Return the number of changed records and header keys.
 
     Args:
-        source: Kineto trace, Execution Trace or ET+, gzipped or not; copied unchanged if all fields are known.
-        path: path of the copy, gzipped if it ends in ".gz".
-        names: also replace annotations, paths, host names, thread names and other free text with hashes.
+        source: a Kineto trace, Execution Trace or ET+, gzipped or not. If all fields are known, copy it unchanged.
+        path: where to write the copy. The copy is gzipped if the path ends in ".gz".
+        names: if True, also replace annotations, paths, host names, thread names and other free text by hashes.
 
     Example:
         >>> redact("kineto.json.gz", "shared.json.gz")
@@ -61,7 +61,7 @@ def redact(source: Source, path: str | os.PathLike[str], *, names: bool = False,
 
 
 def known_header(blob: Blob[bytes]) -> Blob[bytes]:
-    """Remove unknown header keys from a trace; records, and files that are not traces, stay unchanged."""
+    """Remove unknown header keys from a trace. Records stay the same, and so do files that are not traces."""
     for parsed in (False, True):
         with contextlib.suppress(*UNREADABLE):
             copy = _Copy(blob.data, FieldFilter(), parsed=parsed, records=False)
@@ -70,7 +70,7 @@ def known_header(blob: Blob[bytes]) -> Blob[bytes]:
 
 
 class _Copy:
-    """A redacted copy of a text; `changed` counts changed records and header keys."""
+    """A redacted copy of a text. `changed` is the number of changed records and header keys."""
 
     def __init__(self, text: Text, keep: FieldFilter, *, parsed: bool = False, records: bool = True) -> None:
         self._text, self._keep, self._by_parser, self.changed = text, keep, parsed, 0

@@ -1,6 +1,6 @@
-"""Read and write numbers and strings of many messages in protobuf's wire format, without an object per message.
+"""Read and write numbers and strings of many messages in protobuf's wire format, without creating message objects.
 
-A field is a tag and a varint, eight bytes, or a length and bytes (https://protobuf.dev/programming-guides/encoding).
+A field is a tag, then a varint, eight bytes, or a length and bytes (https://protobuf.dev/programming-guides/encoding).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, joined_ranges
 
-_BITS = 14  # This many bits, two bytes of a varint, are written at once.
+_BITS = 14  # This many bits are written at once, as two bytes of a varint.
 _MASK, _MORE = (1 << _BITS) - 1, 1 << _BITS
 _UINT64 = (1 << 64) - 1
 VARINT, FIXED64, DELIMITED = 0, 1, 2  # These are protobuf's wire types.
@@ -25,7 +25,7 @@ _CONTINUED = 0x80  # All bytes of a varint except the last have this bit.
 
 
 class _Groups(dict[int, bytes]):
-    """Caches fourteen bits of a number as two bytes; `_MORE` marks that more bits follow."""
+    """Maps fourteen bits of a number to two bytes of a varint. The bit `_MORE` means that more bits follow."""
 
     def __missing__(self, bits: int) -> bytes:
         low, high, more = bits & 0x7F, bits >> 7 & 0x7F, bits >> _BITS
@@ -52,7 +52,7 @@ def delimited_field(tag: bytes, content: bytes) -> bytes:
 
 
 class Cells(NamedTuple):
-    content: npt.NDArray[np.uint8]  # shape (n, width); the bytes of the field, left-aligned or with gaps
+    content: npt.NDArray[np.uint8]  # shape (n, width); the bytes of the field, possibly with gaps
     used: npt.NDArray[np.bool_]  # shape (n, width); True for bytes that belong to the message
 
 
@@ -68,7 +68,7 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """Encode numbers after `head` for messages in `present`. If `length_at` is set, its byte is the rest's length."""
+    """Encode `head` and a number for messages in `present`. `length_at` is the position of a length byte in `head`."""
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)
@@ -108,7 +108,7 @@ class Fields(NamedTuple):
 def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -> Iterator[Fields]:
     """Yield the first field of all messages, then the second field, and so on. Raise ValueError if malformed.
 
-    `data` contains the messages and ten zero bytes; `starts` and `ends` are the spans of the messages.
+    `data` contains the messages and ten zero bytes. Message i extends from `starts[i]` to `ends[i]`.
     """
     message, at = np.arange(len(starts)), starts
     while len(message):
@@ -128,7 +128,7 @@ def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -
 def packed_varints(
     data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn
 ) -> tuple[npt.NDArray[np.uint64], IntColumn]:
-    """Return all numbers in packed lists, and which list each is in. Raise ValueError for a truncated number."""
+    """Return the numbers in packed lists, and each number's list. Raise ValueError for a truncated number."""
     if not np.all(data[end[end > begin] - 1] < _CONTINUED):
         raise ValueError("not a list of numbers")
     sizes = end - begin

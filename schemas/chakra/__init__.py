@@ -1,1 +1,1 @@
-"""Chakra protobuf traces (.et): their messages, files, and attributes in the form that readers expect."""
+"""Chakra protobuf traces (.et): messages, files, and the attributes that other programs expect."""

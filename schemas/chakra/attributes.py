@@ -1,4 +1,4 @@
-"""The standard attributes of Chakra nodes, the attributes that etplus adds, and the oneof member of each value."""
+"""Attributes of Chakra nodes, both standard and added by etplus, and the oneof member that stores each value."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..wire_format import Cells
 from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
-# MESSAGES of a kernel counts its messages: its last `data_deps`. MESSAGE_OF of a message is the kernel's id.
+# MESSAGES is the number of messages at the end of a kernel's `data_deps`. MESSAGE_OF is the id of a message's kernel.
 MESSAGES, MESSAGE_OF = "messages", "message_of"
-# The feeder of mlcommons/chakra reads only these members of attributes, even if other members are set.
-# The feeder of ASTRA-sim accepts any integer member and throws for other members.
+# Chakra's own feeder (mlcommons/chakra) reads an attribute only from the member listed here, even if others are set.
+# ASTRA-sim's feeder accepts any integer member and throws an exception for other members.
 MEMBERS = {
     "is_cpu_op": "bool_val",
     "num_ops": "int64_val",
@@ -39,7 +39,7 @@ MEMBERS = {
     "fw_parent": "int64_val",
     "fw_tid": "int64_val",
     "op_schema": "string_val",
-    "duration_ns": "int64_val",  # The value is exact, while `Node.duration_micros` is rounded.
+    "duration_ns": "int64_val",  # exact duration, because `Node.duration_micros` is rounded
     "inputs": "string_list",  # names and sizes of the tensors that the node reads; ASTRA-sim's memory tracker uses them
     "outputs": "string_list",  # names and sizes of the tensors that the node writes
 }
@@ -52,16 +52,16 @@ INTEGERS = frozenset(
     ).split()
 )
 
-# Collectives that ASTRA-sim simulates (`Workload::issue_coll_comm`). It replays broadcasts and aborts on all others.
+# ASTRA-sim simulates these collectives (`Workload::issue_coll_comm`), replays broadcasts and aborts on all others.
 _SIMULATED = ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER")
 SIMULATED_COLLECTIVES = frozenset(map(CollectiveCommType.Value, _SIMULATED))
 
 # Only etplus reads these attributes, when it converts a file back to ET+.
 OWN_MEMBERS = {
-    "start_ns": "int64_val",  # The value is exact, while `Node.start_time_micros` is rounded.
-    "inclusive_ns": "int64_val",  # the measured value; omitted if it equals duration_ns
-    "exclusive_ns": "int64_val",  # the measured value; omitted if it equals duration_ns
-    "data_dep_kinds": "int32_list",  # Each number belongs to an entry of data_deps and has one bit per kind of edge.
+    "start_ns": "int64_val",  # exact start time, because `Node.start_time_micros` is rounded
+    "inclusive_ns": "int64_val",  # measured duration including callees; omitted if it equals duration_ns
+    "exclusive_ns": "int64_val",  # measured self time; omitted if it equals duration_ns
+    "data_dep_kinds": "int32_list",  # one number per entry of `data_deps`, with one bit per kind of edge
     "call_parent": "int64_val",  # id of the caller, written only if ctrl_deps cannot contain it
     "cat": "string_val",  # Kineto's category of a GPU event; "runtime" for a runtime or driver call
     "device": "int64_val",
@@ -74,23 +74,23 @@ OWN_MEMBERS = {
     "kineto_tid": "string_val",  # thread of a runtime call, encoded as JSON
     "args": "string_val",  # arguments of the Kineto event, encoded as JSON
     "comm": "string_val",  # the whole `comm` object of ET+, encoded as JSON
-    "captured_by": "string_val",  # the same object as in ET+, encoded as JSON; `captured_graphs` is in the header
-    "counterpart": "string_val",  # the same object as in ET+, encoded as JSON
+    "captured_by": "string_val",  # same JSON object as in ET+; the file's metadata contains `captured_graphs`
+    "counterpart": "string_val",  # same JSON object as in ET+
     "captured_op": "string_val",  # name of the operator that launched the kernel when its graph was captured
-    "captured_shapes": "string_val",  # shapes of that operator's inputs, encoded as JSON
-    "captured_types": "string_val",  # dtypes of that operator's inputs, encoded as JSON
+    "captured_shapes": "string_val",  # input shapes of `captured_op`, encoded as JSON
+    "captured_types": "string_val",  # input dtypes of `captured_op`, encoded as JSON
     "input_strides": "string_val",
     "output_strides": "string_val",
     "et_attrs": "string_val",  # additional attributes of the ET node, encoded as JSON
     "et_fields": "string_val",  # additional fields of the ET+ node, encoded as JSON
     MESSAGES: "int64_val",
     MESSAGE_OF: "int64_val",
-    "node_id": "int64_val",  # the node's id in ET+, written only if the file numbers nodes differently
+    "node_id": "int64_val",  # the node's id in ET+; written only if this file renumbers the nodes
 }
 
-# Each entry of EDGE_KINDS has a bit in `data_dep_kinds`. ORDER uses the ninth bit, so that older files stay valid.
+# Maps edge kinds to bits in `data_dep_kinds`. Kinds after the eighth skip ORDER's bit, so older files stay valid.
 KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
-ORDER = 1 << 8  # This bit marks a dependency without an edge in ET+: the order of events on a thread or stream.
+ORDER = 1 << 8  # Marks a dependency that only keeps the order of events on a thread or stream; ET+ has no edge for it.
 
 _MESSAGE_TYPES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _LISTS: dict[str, Any] = {
@@ -107,7 +107,7 @@ def attribute(name: str, value: Any) -> AttributeProto:
 
 
 def is_message(node: Node) -> bool:
-    """Return True if the node stands for one of several messages of a kernel; the kernel has its own node."""
+    """Return True if the node is one of several messages that a kernel sends or receives."""
     return node.type in _MESSAGE_TYPES and any(attr.name == MESSAGE_OF for attr in node.attr)
 
 
@@ -117,7 +117,7 @@ def encoded(*attributes: AttributeProto) -> bytes:
 
 @lru_cache(maxsize=1 << 14)
 def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
-    """Encode an attribute whose value occurs often, and cache the result; strings may be UTF-8 bytes."""
+    """Encode an attribute that occurs often with the same value, and cache the result; a string may be UTF-8 bytes."""
     return encoded(attribute(name, value))
 
 
@@ -126,7 +126,7 @@ def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None 
 
 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
-    """Return values by name. List members give lists; INTEGERS and numbers in `string_val` give 63-bit integers."""
+    """Return the values by name. An integer in an unusual member is converted to the type of the usual member."""
     values: dict[str, Any] = {}
     for given in attributes:
         member, actual = OWN_MEMBERS.get(given.name) or MEMBERS.get(given.name), given.WhichOneof("value")

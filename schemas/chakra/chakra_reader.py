@@ -31,9 +31,9 @@ from .node_records import EVENT_NUMBERS
 from .stream import read_encoded
 
 _TIMES = ("ts", "dur", "inclusive_dur", "exclusive_dur")
-# These attributes of operators become columns of a `Trace`; EVENT_NUMBERS lists the columns of GPU events.
+# Columns of a `Trace` that are read from operator attributes; EVENT_NUMBERS lists the columns of GPU events.
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
-_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # Matches an additional attribute named like a column.
+_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')  # Matches an additional attribute with the name of a column.
 # Maps each attribute that contains a JSON object to the type of the object.
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None, "counterpart": Counterpart | None}
 
@@ -43,7 +43,7 @@ _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def read_et(path: str | os.PathLike[str]) -> Trace:
-    """Read an .et file: nodes in file order, then runtime calls by start time. This takes 250 bytes per node."""
+    """Read an .et file: first nodes in file order, then runtime calls by start time. Each node takes 250 bytes."""
     metadata, messages = read_encoded(path)
     file = shown_name(path)
     if not written_by_etplus(metadata):
@@ -79,7 +79,7 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[reading.Encode
 
 
 def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], output: str | os.PathLike[str]) -> int:
-    """Write messages as ET+; return the number of nodes and calls. This takes 50 bytes per node and dependency."""
+    """Write messages as ET+; return the number of nodes and calls. Nodes and dependencies take 50 bytes each."""
     if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
         trace.write(output)
@@ -93,7 +93,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
 
 
 class _ReadNode(NamedTuple):
-    """A node, its times (`ts`, `dur` and `exclusive` in ns), which the node omits, and its encoded message."""
+    """A decoded node without times, its times (`ts`, `dur` and `exclusive` in ns), and its encoded message."""
 
     node: EtPlusNode
     times: tuple[int, int, int]
@@ -311,7 +311,7 @@ class _Needs:
         self.kinds.extend(kinds)
 
     def edges(self) -> IntColumn:
-        """Return the distinct edges as (source id, target id, index into EDGE_KINDS), int64 (m, 3), sorted."""
+        """Return the distinct edges as sorted int64 rows. Each row is (source id, target id, index into EDGE_KINDS)."""
         ids, source, target, kinds = (
             np.frombuffer(a, np.int64) for a in (self.ids, self.source, self.target, self.kinds)
         )

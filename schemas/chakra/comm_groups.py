@@ -14,7 +14,7 @@ from ...trace.trace import Trace
 from ..text.files import open_output, read_struct
 from ..text.sniff import head_of
 
-Groups = Mapping[int, Sequence[int]]  # Maps a group number to the ranks of the group.
+Groups = Mapping[int, Sequence[int]]  # Maps a process group's number to its ranks.
 GROUPS_SUFFIX = ".comm_groups.json"
 _NAMES_SUFFIX = ".comm_group_names.json"
 _BEGIN = re.compile(rb'\s*\{\s*"[0-9]{1,10}"\s*:\s*\[\s*[0-9]')
@@ -38,10 +38,10 @@ def prefix_of(path: str) -> str:
 
 
 def find_groups(prefix: str) -> str | None:
-    """Return the group file next to the files `<prefix>.<rank>.et`, or None.
+    """Return the path of the group file that belongs to the files `<prefix>.<rank>.et`, or None.
 
-    etplus writes `<prefix>.comm_groups.json`, and the symbolic generator `<prefix>.json`; ASTRA-sim's examples have one
-    `comm_group.json` per folder.
+    etplus writes `<prefix>.comm_groups.json`, and Chakra's symbolic trace generator writes `<prefix>.json`. ASTRA-sim's
+    examples contain one `comm_group.json` per folder.
     """
     own = Path(f"{prefix}{GROUPS_SUFFIX}")
     if own.is_file():
@@ -51,12 +51,12 @@ def find_groups(prefix: str) -> str | None:
 
 
 def group_name(value: Any) -> str:
-    """Return a group's name as nodes write it in `pg_name`: "" for the group of all ranks."""
+    """Return a group's name in the form that the attribute `pg_name` uses; "" is the group of all ranks."""
     return "" if value in (None, "", "0", 0) else str(value)
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Return each group's ranks: from the group file, else the ranks that use the group (`used`: rank to names)."""
+    """Map each group's name to its ranks in `groups`. If it is missing there, use the ranks that use the group."""
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
         for name in names:

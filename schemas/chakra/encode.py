@@ -1,6 +1,6 @@
-"""Encode Chakra nodes in protobuf's wire format by column: one array operation encodes a field of many nodes.
+"""Encode Chakra nodes in protobuf's wire format. Each array operation encodes one field of many nodes.
 
-The bytes equal `Node.SerializeToString`: fields are in order of their numbers, and zeros outside a oneof are omitted.
+The bytes match `Node.SerializeToString`: fields are sorted by number, and zeros outside a oneof are omitted.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _VALUES, _SHAPES, _TYPES = (IOInfo(**{field: "x"}).SerializeToString()[:1] for f
 
 
 class Block(NamedTuple):
-    """Number of nodes, and the encoded nodes, each preceded by its length."""
+    """Encoded nodes, each preceded by its length in bytes, and the number of nodes."""
 
     nodes: int
     data: bytes
 
 
 def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
-    """Encode a numeric field of `Node`, or a list field with one element (1 in `example`); by default, omit zeros."""
+    """Encode a numeric field for the nodes in the mask `present` (default: nonzero); `example` has the value 1."""
     head = example.SerializeToString()[:-1]
     return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)
 

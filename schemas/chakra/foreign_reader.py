@@ -1,9 +1,9 @@
 """Read the kernels, host operators and communications of Chakra traces that other programs wrote.
 
-Chakra's own converter, text converters and generators write no start times. `list_schedule` then predicts the times of
-nodes, and `Trace.times_recorded` is False. As in simulators, a node starts on its stream or thread when all its
-dependencies have ended, lowest id first. The first node in `ctrl_deps` is the caller. A caller's self time precedes
-its callees, and its duration includes them.
+Chakra's own converter, text converters and trace generators write no start times. For such traces, `list_schedule`
+predicts the times of nodes, and `Trace.times_recorded` is False. A node is ready when all its dependencies have ended.
+As in simulators, each free stream or thread starts the ready node with the lowest id. The first node in `ctrl_deps` is
+the caller. A caller runs for its self time before its callees start, and its duration includes the callees.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_R
 _MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
 _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
-_CLASS = 1 << 40  # The number of a lane is class · _CLASS + stream or thread.
-_HOST, _GPU, _COMM, _NOTHING = range(4)  # These classes group nodes; _NOTHING is for metadata nodes: they do not run.
-_COMM_STREAM = _CLASS - 1  # communications without a stream run here, so they may overlap kernels without a stream
+_CLASS = 1 << 40  # A lane's number is its class times _CLASS, plus the number of its stream or thread.
+_HOST, _GPU, _COMM, _NOTHING = range(4)  # The classes of lanes; metadata nodes do not run, so they belong to _NOTHING.
+_COMM_STREAM = _CLASS - 1  # for communications without a stream, so that they can overlap kernels without a stream
 
 
 def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:
@@ -162,14 +162,14 @@ class _Waits:
             self.called.append(node.id)
 
     def edges(self) -> IntColumn:
-        """Return the distinct edges between ids; the first of `ctrl_deps` is an edge unless it is a host caller."""
+        """Return the distinct edges between node ids. Callers on the host have no edges to their callees."""
         ids = np.frombuffer(self.ids, np.int64)
         source, target = self.pairs(callers_on_host=False)
         found = np.column_stack([ids[source], ids[target], _kinds(np.frombuffer(self.lanes, np.int64), source, target)])
         return distinct_rows(*found.T)[0]
 
     def pairs(self, *, callers_on_host: bool = True) -> tuple[IntColumn, IntColumn]:
-        """Return (row, row that waits for it) pairs; the caller (first in `ctrl_deps`) is also a dependency."""
+        """Return the rows of dependencies, and the rows that wait for them. Callees also wait for their callers."""
         ids, lanes, source, target, caller, called = (
             np.frombuffer(column, np.int64)
             for column in (self.ids, self.lanes, self.source, self.target, self.caller, self.called)
@@ -183,7 +183,7 @@ class _Waits:
         return np.concatenate([needed, above[known]]), waiting
 
     def resources(self) -> IntColumn:
-        """Return the stream or thread of each row; −1 for metadata and receives, because they block no other work."""
+        """Return the stream or thread that a row occupies; −1 for metadata and receives, because they occupy none."""
         lanes, receives = np.frombuffer(self.lanes, np.int64), np.frombuffer(self.receives, np.int8)
         runs = lanes // _CLASS
         number = distinct_rows(runs == _HOST, lanes % _CLASS)[1]
@@ -203,7 +203,7 @@ def _columns(node: Node, values: dict[str, Any]) -> EtPlusNode:
 
 
 def _times(node: Node) -> tuple[int, int, int]:
-    """Return `ts` (0 if not recorded), `dur` and `exclusive` in ns; `ts` is −1 for nodes that do not run."""
+    """Return `ts`, `dur` and `exclusive` in ns; `ts` is −1 for metadata nodes, and 0 if it was not recorded."""
     if node.type in _METADATA_TYPES:
         return -1, 0, 0
     ts, dur = (1000 * min(micros, _MAX_MICROS) for micros in (node.start_time_micros, node.duration_micros))

@@ -1,6 +1,6 @@
 """Read Chakra's JSON format: `{"workload_graph": [{"Id": …, "Name": …, "NodeType": …, "data_deps": […], …}, …]}`.
 
-The keys are those that `JSONNode` in Chakra's feeder reads; `runtime` is the duration in µs. Other scalars become
+`JSONNode` in Chakra's feeder defines the keys. The key `runtime` is the duration in µs. Other scalars become node
 attributes.
 """
 

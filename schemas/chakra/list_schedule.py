@@ -11,7 +11,7 @@ from ...trace.columns import IntColumn
 
 
 class Schedule(NamedTuple):
-    """The time of each point in ns (−1 on or after a cycle), and the scheduled points, dependencies first."""
+    """The time (ns) when each point is reached, −1 if a cycle prevents it, and the points in order of this time."""
 
     time: IntColumn
     order: IntColumn
@@ -20,13 +20,13 @@ class Schedule(NamedTuple):
 def list_schedule(
     points: int, source: IntColumn, target: IntColumn, lag: IntColumn, begin: IntColumn, end: IntColumn, lane: IntColumn
 ) -> Schedule:
-    """Compute the time of each point: a point is reached when the lags of all edges to it have passed.
+    """Compute when each point is reached: after the lags of all edges to the point have passed.
 
-    An item occupies a lane from its begin point to its end point. A free lane runs the first item that is ready.
+    An item is a piece of work. Each item occupies a lane, such as a stream, from its begin point to its end point. A
+    free lane starts the first item in the list that is ready.
 
-    Args:
-        source, target, lag: one entry per edge; lags are in ns and not negative.
-        begin, end, lane: one entry per item; items do not share points; lane −1 means that the item needs no lane.
+    The columns `source`, `target` and `lag` have one entry per edge. Lags are in ns and not negative. The columns
+    `begin`, `end` and `lane` have one entry per item. Items do not share points. An item with lane −1 needs no lane.
 
     Example:
         >>> begin, end = np.array([0, 2, 4]), np.array([1, 3, 5])
@@ -51,7 +51,7 @@ def list_schedule(
             while settled:
                 point = settled.pop()
                 item = item_of[point]
-                if item >= 0:  # The item is now ready, and runs when its lane is free.
+                if item >= 0:  # All dependencies of the item have ended, so the item now queues for its lane.
                     item_of[point] = -1
                     heapq.heappush(waiting[lanes[item]], item)
                     changed.add(lanes[item])

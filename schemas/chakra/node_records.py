@@ -1,4 +1,4 @@
-"""Typed records of ET+ nodes and runtime calls, and their upgrade from older layouts to schema 1.1.1."""
+"""Typed records for ET+ nodes and runtime calls. Older layouts are upgraded to schema 1.1.1."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
-# `EtAttributes` has these fields for attributes after ET_ATTRIBUTES. PyTorch 2.8 writes three; the others are spare.
+# `EtAttributes` has these fields for attributes after ET_ATTRIBUTES. PyTorch 2.8 writes three, so 16 leave room.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 
-ABSENT = -(2**63)  # This replaces a number that the record does not contain.
+ABSENT = -(2**63)  # used if the record does not contain the number
 
 _Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -61,7 +61,7 @@ def _attribute(name: str, kind: str) -> type[Struct]:
     return msgspec.defstruct(name, fields, tag_field="name", tag=name, gc=False, forbid_unknown_fields=True)
 
 
-# The fields are ET_ATTRIBUTES in PyTorch's order, then fields for additional attributes.
+# The first fields are ET_ATTRIBUTES in PyTorch's order; the other fields hold additional attributes.
 EtAttributes: Any = msgspec.defstruct(
     "EtAttributes",
     [
@@ -82,8 +82,6 @@ class AttrsRecord(_Timed):
 
 
 class FlatRecord(_Timed):
-    """A node in the layout of schema 1.0.1."""
-
     parent: _Text = UNSET
     inputs: _Text = UNSET
     input_shapes: _Text = UNSET
@@ -100,7 +98,7 @@ class FlatRecord(_Timed):
     op_schema: str = ""
 
 
-# The first list contains fields that only operators have, the second one fields that only GPU events have.
+# Fields that only operators have (CPU), and fields that only GPU events have (GPU).
 _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
     GPU: [
@@ -124,7 +122,7 @@ def form_of(kind: int, *, flat: bool) -> type[Any]:
 
 
 def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
-    """Read JSON objects as records; also map positions of records to undecoded fields that `form` lacks."""
+    """Decode JSON objects as records. Also return, by position, the undecoded fields that `form` lacks."""
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
     except UNREADABLE:
@@ -148,14 +146,14 @@ def _utf8(text: bytes) -> bytes:
     return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
-LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # This is the value of `schema` in the header of an ET with schema 1.1.1.
+LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"  # the value of `schema` in the header of an ET with schema 1.1.1
 
 _NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
 _decode = msgspec.json.decode
 
 
 def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
-    """Upgrade messages to ET+ schema 1.1.1; strides become empty lists, because older schemas lack them."""
+    """Upgrade messages to ET+ schema 1.1.1. Strides become empty lists, because older schemas do not record strides."""
     texts: dict[str, Any] = {attr.name: attr.string_val for attr in metadata.attr}
     header = _decode(texts["header"], type=dict[str, msgspec.Raw])
     header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))

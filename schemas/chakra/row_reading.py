@@ -1,4 +1,4 @@
-"""Checks that the readers of Chakra files from etplus and from other programs share."""
+"""Checks and helpers for reading Chakra files, whether etplus or another program wrote the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import TraceFormatError
 from .et_def_pb2 import Node
 
-Encoded = tuple[Node, bytes]  # a node and its encoded message
+Encoded = tuple[Node, bytes]  # a decoded node and its encoded message
 AGAIN = "convert the ET+ file again"
 CHECK = "run `etplus check`"
 SEPARATOR = b",\n    "
@@ -33,7 +33,7 @@ def check_range(file: str, node: Node) -> None:
 
 
 def check_ids(file: str, block: Sequence[Encoded]) -> None:
-    """Refuse duplicate ids. Check block by block, because a file that repeats itself may be endless."""
+    """Refuse duplicate ids in a block. This check happens during reading, because a malicious file may never end."""
     if len({node.id for node, _ in block}) < len(block):
         number, count = Counter(node.id for node, _ in block).most_common(1)[0]
         raise TraceFormatError(file, f"node {number}", f"{count} nodes have this id", CHECK)

@@ -1,4 +1,4 @@
-"""Read and write .et files, gzipped or not: a GlobalMetadata and Nodes, each preceded by its length; or write JSON."""
+"""Read and write .et files: a GlobalMetadata, then Nodes, each preceded by its length. Also write traces as JSON."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Messages(NamedTuple):
     """Consecutive messages of a file, each preceded by its length."""
 
     file: str
-    data: bytes  # The first byte is at offset `base` of the file.
+    data: bytes  # `data[0]` is at offset `base` of the file
     begin: int  # offset of the first message's length prefix
     starts: list[int]
     ends: list[int]
@@ -104,18 +104,18 @@ class Messages(NamedTuple):
 
 class NodeHeads(NamedTuple):
     ids: npt.NDArray[np.uint64]
-    kinds: IntColumn  # The kinds are values of NodeType.
+    kinds: IntColumn  # values of NodeType
     micros: npt.NDArray[np.uint64]  # durations in µs
     degrees: IntColumn  # number of dependencies per node
     depends_on: npt.NDArray[np.uint64]  # the dependencies of all nodes, concatenated
 
 
 def node_heads(messages: Messages) -> NodeHeads | None:
-    """Return the heads of nodes; None if all nodes must be parsed, because one is malformed or repeats a dependency."""
+    """Read ids, types, durations and dependencies without parsing; None if a node is malformed or repeats an id."""
     starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
     data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
     numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}
-    dependencies = [np.zeros((3, 0), np.int64)]  # The three rows are node, field and id.
+    dependencies = [np.zeros((3, 0), np.int64)]  # rows: position of the node, field number, id of the dependency
     try:
         for fields in fields_of(data, starts, ends):
             for field, values in numbers.items():
@@ -151,7 +151,7 @@ def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:
 def _parse(message: Message, body: bytes) -> bool:
     try:
         message.ParseFromString(body)
-    except (DecodeError, UnicodeDecodeError):  # The pure Python version of protobuf raises UnicodeDecodeError.
+    except (DecodeError, UnicodeDecodeError):  # The pure-Python version of protobuf raises UnicodeDecodeError.
         return False
     return True
 
@@ -165,7 +165,7 @@ def _blocks(name: str) -> Iterator[Messages]:
     except OSError as error:
         raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
     with file:
-        packed = file.peek(2).startswith(GZIP_MAGIC)  # No .et file starts like this: GlobalMetadata lacks field 0x8b.
+        packed = file.peek(2).startswith(GZIP_MAGIC)  # No .et file starts like this, because no field has tag 0x8b.
         stream = cast("IO[bytes]", _Watched(_open_gzip(file, "rb"), file, name)) if packed else file
         yield from _split(stream, name, " of the decompressed data" if packed else "")
 
@@ -182,7 +182,7 @@ class _Watched:
 
 
 def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
-    data, base = b"", 0  # The first byte of `data` is byte `base` of the stream, where a message starts.
+    data, base = b"", 0  # `data` begins at offset `base` of the stream, where a message starts.
     while True:
         starts, ends, at = list[int](), list[int](), 0
         start, length = _length(data, at)
@@ -208,7 +208,7 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Read a varint; return the offset after it, and its value or, if the data end inside the varint, −1."""
+    """Read a varint. Return the offset after the varint, and its value (−1 if `data` ends inside the varint)."""
     value = 0
     for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * index)
@@ -248,7 +248,7 @@ def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks:
 def write_json(
     path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node], *, lines: bool = False
 ) -> int:
-    """Write a trace as JSON (`lines`: JSON Lines), metadata first; return the number of nodes.
+    """Write a trace as JSON, or as JSON Lines if `lines` is True. The metadata comes first. Return the number of nodes.
 
     64-bit integers become numbers (protobuf's JSON uses strings), non-finite numbers become null, bytes become base64.
     """

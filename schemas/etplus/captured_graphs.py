@@ -1,4 +1,4 @@
-"""Read and write captured graphs in ET+ files: `captured_graphs` in the root, and `captured_by` of GPU events."""
+"""Read and write captured CUDA graphs in ET+ files: the root key `captured_graphs`, and `captured_by` in GPU events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class CapturedBy(msgspec.Struct, gc=False, frozen=True):
-    """`captured_by` of a GPU event: a position in `ops` and a position in `replays` of `captured_graphs`."""
+    """The `captured_by` member of a GPU event. `op` and `replay` are indices into the lists in `captured_graphs`."""
 
     op: Position
     link: Literal["certain", "unverified"]
@@ -73,7 +73,7 @@ def section_of(captured: CapturedGraphs) -> bytes:
 
 
 def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
-    """Return the JSON member `captured_by` of each linked event, starting with a comma."""
+    """Map each linked event to its JSON member `captured_by`, preceded by a comma."""
     columns = (column.tolist() for column in (links.event, links.op, links.link, links.replay))
     return {
         event: b', "captured_by": {"op": %d, "link": "%b", "replay": %d}' % (op, LINK_NAMES[link].encode(), replay)
@@ -89,7 +89,7 @@ def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int,
         return None
     section = decode_section(file, _KEY, _decode_captured, header[_KEY])
     events = decode_section(file, "unattached", _decode_events, header.get("unattached", msgspec.Raw(b"[]")))
-    events.sort(key=lambda event: event.ts)  # `read_unattached` sorts the events in the same way.
+    events.sort(key=lambda event: event.ts)  # the same order as in `read_unattached`
     unattached = {i: event.captured_by for i, event in enumerate(events) if event.captured_by is not None}
     _check(file, section, [*found.values(), *unattached.values()])
     calls = section.ops
@@ -133,7 +133,7 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """Add captured graphs to a trace and to its ET+ file in memory; the trace's `comm` must be final."""
+    """Add captured graphs to a trace and its ET+ file in memory. `trace.comm` must be final, as it is written."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = decode_record(data)
     for row, text in captured_by_texts(captured.links).items():
@@ -174,7 +174,7 @@ def _span(data: bytes, raw: msgspec.Raw) -> tuple[int, int]:
 def _with_members(unattached: bytes, captured: CapturedGraphs) -> bytes:
     events = msgspec.json.decode(unattached, type=list[dict[str, msgspec.Raw]])
     starts = [msgspec.json.decode(event["ts"]) for event in events]
-    order = sorted(range(len(events)), key=starts.__getitem__)  # `read_unattached` sorts the events in the same way.
+    order = sorted(range(len(events)), key=starts.__getitem__)  # the same order as in `read_unattached`
     for position, text in captured_by_texts(captured.unattached).items():
         events[order[position]] |= decode_record(b"{" + text[1:] + b"}")
     return _encode(events)

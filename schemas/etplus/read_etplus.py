@@ -33,7 +33,7 @@ from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offs
 from .sections import Counterpart, decode_section
 
 _BLOCK = 4 << 20
-_CUTS_TRIED = 64  # This limits the time spent on wrong cuts inside strings or nested arrays.
+_CUTS_TRIED = 64  # Limits the search for cuts, because a match may be inside a string or a nested array.
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link), or convert it to .et with --without-times"
@@ -53,7 +53,7 @@ class _Times(msgspec.Struct, gc=False):
 
 
 class _ExactTimes(msgspec.Struct, gc=False):
-    """Times with all their decimals, because doubles cannot represent fractions of µs since the epoch."""
+    """Times as decimals, because a double since the epoch cannot represent fractions of a µs exactly."""
 
     ts: Decimal | None = None
     dur: Decimal | None = None
@@ -62,7 +62,7 @@ class _ExactTimes(msgspec.Struct, gc=False):
 
 
 class Node(_Times, kw_only=True, gc=False):
-    """Fields that become columns, for records of any kind: ET nodes, GPU events and runtime calls."""
+    """The fields of an ET node, GPU event or runtime call that become columns of a `Trace`."""
 
     id: Id
     name: str
@@ -91,7 +91,7 @@ class Node(_Times, kw_only=True, gc=False):
 
 _FURTHER = tuple(f"further_{k}" for k in range(16))
 _TYPES = {name: attribute_type(name) for name in (*ATTRIBUTES, "op_schema")}
-# `attrs` lists attributes in PyTorch's order, then others. This struct decodes twice as fast as a list of `Attr`.
+# `attrs` lists PyTorch's attributes first, in its order. This struct decodes twice as fast as a list of `Attr`.
 _UsualAttrs: Any = msgspec.defstruct(
     "_UsualAttrs",
     [*_TYPES.items(), *((name, Attr | None, None) for name in _FURTHER)],
@@ -103,7 +103,7 @@ _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None,
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
-_LINKS["equivalent"] = _LINKS["unverified"]  # Files from earlier versions use this name.
+_LINKS["equivalent"] = _LINKS["unverified"]  # the name of unverified links in older files
 # These columns of a trace have the same names as fields of `Node`.
 _SAME_NAME = ("id", "name", "inter_thread_dep", *(key.name for key in EVENT_NUMBERS))
 
@@ -121,9 +121,9 @@ class _ArrayBlock(NamedTuple):
 
 
 def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
-    """Read an ET+ file of either layout; infer the edges that Chakra's linker (chakra_trace_link) does not write.
+    """Read an ET+ file. Infer the edges if the file comes from Chakra's linker (chakra_trace_link).
 
-    Raise TraceFormatError for other files and for contradictory files.
+    Raise TraceFormatError if the file has another format or contradicts itself.
     """
     return parse_etplus(load(source), without_times=without_times)
 
@@ -199,7 +199,7 @@ class _Reader:
         yield _ArrayBlock(at, text, decode_section(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """Return the pattern between two elements of an array; objects begin with "id" or the first element's key."""
+        """Return a pattern to split an array. Objects begin with "id" or the same key as the first object."""
         first = _FIRST_KEY.match(self.data, at)
         keys = b'"id"|' + re.escape(first[1]) if first else b""
         return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")
@@ -213,7 +213,7 @@ class _Reader:
                 raise self._first_bad(key, part, self.rows.builder.count - first) from None
             lengths = np.fromiter((len(memoryview(text)) for text in part.decoded), np.int64, len(nodes))
             starts, at = list[int](), part.at
-            for length in lengths.tolist():  # This skips the white space and comma between two elements.
+            for length in lengths.tolist():  # Searching for "{" skips the white space and comma between elements.
                 starts.append(at := self.data.find(b"{", at))
                 at += length
             start = np.array(starts, np.int64)
@@ -254,7 +254,7 @@ class _Reader:
 
 
 class NodeRows:
-    """Fills a `TraceBuilder` with records in blocks; `usual` stays True while all `attrs` fit `_UsualAttrs`."""
+    """Adds blocks of records to a `TraceBuilder`. `usual` becomes False when `attrs` do not fit `_UsualAttrs`."""
 
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
@@ -263,7 +263,7 @@ class NodeRows:
         self.flat = self.usual = True
 
     def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
-        """Add rows, first all nodes, then runtime calls; `times` has the columns `ts`, `dur` and `exclusive`."""
+        """Add rows. Add all nodes before runtime calls. `times` has the columns `ts`, `dur` and `exclusive`."""
         builder = self.builder
         for row, node in enumerate(nodes, builder.count):
             if node.sync_dep:
@@ -279,7 +279,7 @@ class NodeRows:
         self.flat &= all(node.ctrl_deps is None for node in nodes)
         columns: dict[str, Values] = {name: list(map(attrgetter(name), nodes)) for name in _SAME_NAME}
         attributes = self._attribute_columns(nodes)
-        for i in (i for i, node in enumerate(nodes) if node.cat is not None):  # GPU nodes repeat their op's fields
+        for i in (i for i, node in enumerate(nodes) if node.cat is not None):  # GPU nodes copy their op's attributes
             for name, none in ATTRIBUTES.items():
                 attributes[name][i] = none
         columns |= attributes
@@ -294,7 +294,7 @@ class NodeRows:
     def trace(
         self, header: Record, summary: msgspec.Raw, texts: RecordStore, edges: Callable[[], IntColumn] | None
     ) -> Trace:
-        """Build the trace; `edges` returns the edges between ids, and None means that edges are inferred."""
+        """Build the trace. `edges` returns the edges between ids; if `edges` is None, infer the edges."""
         builder = self.builder
         file = builder.file
         builder.check()
@@ -327,7 +327,7 @@ class NodeRows:
 
 
 def _repeats(attrs: Any) -> bool:
-    """Return True if an attribute that is a column occurs again after the usual ones; its last value counts."""
+    """Return True if an attribute stored as a column is repeated after PyTorch's attributes; the last value wins."""
     if attrs is None or attrs.further_0 is None:
         return False
     return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))
@@ -355,7 +355,7 @@ NO_EDGES = "the file has no edges (written by another linker); they were inferre
 
 
 def infer_edges(trace: Trace) -> Trace:
-    """Add inferred edges, but drop edges to rows that start earlier; `notes` contains the number of dropped edges."""
+    """Infer and add edges, except edges to rows that start before their source. A note counts the omitted edges."""
     parent, events = trace.nodes.parent_row, np.flatnonzero(trace.nodes.kind == GPU)
     on_top = trace.nodes.timed & (trace.nodes.kind == CPU) & ((parent < 0) | trace.nodes.structural[parent])
     launched = events[parent[events] >= 0]
@@ -386,14 +386,14 @@ def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> I
 
 
 def _sync(trace: Trace) -> IntColumn:
-    """Return edges from GPU events to the CPU operators that wait for them; ignore the copies in GPU nodes."""
+    """Return edges from GPU events to the CPU operators that wait for them. GPU nodes only copy `sync_dep`."""
     row_of = dict(zip(trace.nodes.id.tolist(), range(len(trace)), strict=True))
     waits = [(row, ids) for row, ids in trace.sync_dep.items() if trace.nodes.kind[row] == CPU]
     return _pairs([(row_of[i], row) for row, ids in waits for i in ids if i in row_of])
 
 
 def _handoffs(trace: Trace) -> IntColumn:
-    """Return edges to operators that wait for another thread, but only to the first of consecutive waiters."""
+    """Return edges to operators that wait for another thread, but only one edge for consecutive identical waits."""
     rows = np.flatnonzero(trace.nodes.timed & (trace.nodes.kind == CPU))
     order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     waits_for = trace.nodes.inter_thread_dep[order]

@@ -1,4 +1,4 @@
-"""JSON records of trace rows: the keys that linking adds, a base class for stores, and files in memory."""
+"""Access to the JSON records of trace rows: the keys that linking adds, and the base class of all record stores."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ..execution_trace.tensors import Signatures, tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 
-_RECORDS = 4096  # Each call fetches at most this many strings.
-_LAUNCHES = 65_536  # GPU events per block; because a block is sorted by time, it reads few pieces of a file
+_RECORDS = 4096  # Records are fetched in blocks of this size.
+_LAUNCHES = 65_536  # number of GPU events to read together; events close in time come from the same piece of a file
 decode_record = msgspec.json.Decoder(Record).decode
 
 
@@ -34,14 +34,14 @@ def offset_in(data: bytes, raw: msgspec.Raw) -> int:
 
 
 class Key(NamedTuple):
-    """A JSON key of a record, and the column in `GIVEN_COLUMNS` that contains its values."""
+    """A JSON key of a record, and the column in `GIVEN_COLUMNS` that contains the key's values."""
 
     name: str
     column: str
 
     @property
     def is_time(self) -> bool:
-        """True if the JSON value is in µs with three decimals, while the column is in ns."""
+        """True if the JSON value is a time in µs with three decimals; the column then contains ns."""
         return GIVEN_COLUMNS[self.column].unit == "ns"
 
 
@@ -50,17 +50,17 @@ def _same(*names: str) -> tuple[Key, ...]:
 
 
 TIMES = (Key("ts", "ts"), Key("dur", "dur"), Key("inclusive_dur", "dur"), Key("exclusive_dur", "exclusive"))
-# Linking adds these keys to an ET node, followed by `inter_thread_dep` and `sync_dep`.
+# Linking adds these keys to an ET node. The keys `inter_thread_dep` and `sync_dep` follow them.
 NODE_KEYS = (*TIMES, *_same("kineto_event", "link"))
-# A GPU event has these keys after its category and times.
+# These keys of a GPU event follow its category and times.
 EVENT_NUMBERS = _same("stream", "device", "correlation", "kineto_event")
-# A runtime call has these keys after its name.
+# These keys of a runtime call follow its name.
 RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "parent"))
 
 
 class RowSource(Protocol):
-    """The rows of a linked trace, created in blocks on demand. Members are as in `Trace`, except `edges` (between ids),
-    `tids` (Kineto's threads as JSON) and `unattached` (indices in Kineto's `traceEvents`)."""
+    """The rows of a linked trace, created in blocks on demand. Most members are the same as in `Trace`. Unlike there,
+    `edges` has node ids, `tids` has Kineto's threads as JSON, and `unattached` has indices into `traceEvents`."""
 
     @property
     def kind(self) -> npt.NDArray[np.int8]: ...
@@ -87,13 +87,13 @@ class RowSource(Protocol):
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]: ...
     def node_of(self, rows: IntColumn) -> IntColumn:
-        """Return the positions of nodes in the ET file; a GPU event has the position of its parent."""
+        """Return the position of each row's node in the ET file. A GPU event has the position of its parent."""
 
     def unattached_events(self, begin: int, end: int) -> UnattachedEvents: ...
 
 
 class TextRecords(RecordStore):
-    """A store of JSON records; subclasses define `texts` and `chunks`."""
+    """Base class for stores of JSON records. Subclasses define `texts` and `chunks`."""
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file; `jobs` has no effect."""
@@ -135,7 +135,7 @@ class TextRecords(RecordStore):
 
 @dataclass(frozen=True)
 class FileRecords(TextRecords):
-    """Records of a file in memory: row i is `data[start[i]:end[i]]`."""
+    """Records of a file that is in memory. The record of row i is `data[start[i]:end[i]]`."""
 
     data: bytes
     start: IntColumn
@@ -150,7 +150,7 @@ class FileRecords(TextRecords):
 
 @dataclass(frozen=True)
 class MadeRecords(TextRecords):
-    """Records that functions create on demand; the optional functions are faster than reading the records."""
+    """Records that functions create on demand. Optional functions compute results without creating whole records."""
 
     make: Callable[[IntColumn], list[bytes]]  # returns the records of the given rows as JSON
     whole: Callable[[], Iterator[bytes]]  # yields the ET+ file piece by piece
@@ -201,7 +201,7 @@ def _renumbered_attrs(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
 
 
 def _new_id(raw: msgspec.Raw, ids: dict[int, int]) -> msgspec.Raw:
-    """Translate an old id to a new id, or to 0 if the file lacks the node; keep strings and null."""
+    """Replace an old node id by the new id, or by 0 if the file lacks the node. Strings and null do not change."""
     try:
         return msgspec.Raw(b"%d" % ids.get(msgspec.json.decode(raw, type=int), 0))
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Read and write sections of ET+ files: `unattached`, `memory`, `stacks`, `generated_kernels`, counterparts."""
+"""Read and write parts of ET+ files: `unattached`, `memory`, `stacks`, `generated_kernels` and `counterpart`."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def read_generated(file: str, text: bytes, ids: IntColumn) -> GeneratedKernels:
 
 
 class Counterpart(msgspec.Struct, gc=False, frozen=True):
-    """`counterpart` of a GPU event: `node` is the id of the GPU node that repeats the event."""
+    """The `counterpart` member of a GPU event. `node` is the id of a later GPU node that repeats the same work."""
 
     node: _Id
     same_module: bool = False
@@ -116,7 +116,7 @@ _decode_repeated = msgspec.json.Decoder(list[_RepeatedEvent]).decode
 
 
 def counterpart_texts(links: CounterpartLinks, ids: Sequence[int]) -> dict[int, bytes]:
-    """Return the JSON member `counterpart` of each event, starting with a comma; `ids` lists the counterparts."""
+    """Map each event to its JSON member `counterpart`, preceded by a comma. `ids` lists the counterparts' node ids."""
     same = (b"true" if known else b"false" for known in links.same_module.tolist())
     columns = zip(links.event.tolist(), ids, same, strict=True)
     return {event: b', "counterpart": {"node": %d, "same_module": %b}' % (of, known) for event, of, known in columns}
@@ -128,7 +128,7 @@ def read_counterparts(
     unattached: dict[int, Counterpart] = {}
     if b'"counterpart"' in bytes(header.get("unattached", b"")):
         events = decode_section(file, "unattached", _decode_repeated, header["unattached"])
-        events.sort(key=lambda event: event.ts)  # `read_unattached` sorts the events in the same way.
+        events.sort(key=lambda event: event.ts)  # the same order as in `read_unattached`
         unattached = {i: event.counterpart for i, event in enumerate(events) if event.counterpart is not None}
     if not found and not unattached:
         return Counterparts()
@@ -179,7 +179,7 @@ class _UnattachedEvent(msgspec.Struct, gc=False):
 
 _decode_unattached = msgspec.json.Decoder(list[_UnattachedEvent]).decode
 
-# A record is (ts, bytes, address, allocated, reserved, device_type, device, parent, kineto_event).
+# Each record is (ts, bytes, address, allocated, reserved, device_type, device, parent, kineto_event).
 _MemoryRecord = tuple[Decimal, int, int, int, int, int, int, int | None, int]
 _decode_memory = msgspec.json.Decoder(list[_MemoryRecord]).decode
 

@@ -1,4 +1,4 @@
-"""Write linked traces as ET+ files: stream the original bytes of the ET, the new columns and the GPU nodes."""
+"""Write linked traces as ET+ files. The JSON of the ET's nodes is copied; columns and GPU nodes are added."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ from .record_store import (
 )
 from .sections import counterpart_texts, generated_section, stacks_section
 
-FORMAT_VERSION = "1.1"  # Files without captured graphs have this `etplus.version`.
+FORMAT_VERSION = "1.1"  # the `etplus.version` of files without captured graphs
 
-_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows per piece (a few megabytes)
-_WORTH_A_PROCESS = 8  # A process gets at least this many pieces; for fewer, starting it costs more time than it saves.
+_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows in one piece of a few megabytes
+_WORTH_A_PROCESS = 8  # A process gets at least this many pieces; starting a process for fewer would waste time.
 _SEPARATOR = b",\n    "
 _LINKS = (b'"unverified"', b'"certain"')
 _DOUBTFUL = b', "link": "unverified"'
 _DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
 _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
-# Each sequence has one string per node. A node's strings, joined, are its JSON and the separator.
+# Each sequence has one string per node. Joining a node's strings gives its JSON, followed by the separator.
 _Pieces = tuple[Sequence[bytes], ...]
-_Piece = Callable[[], bytes]  # The function returns one part of the output.
+_Piece = Callable[[], bytes]  # a function that returns one part of the output
 
 
 _encode = msgspec.json.encode
@@ -66,19 +66,19 @@ _encode = msgspec.json.encode
 
 @dataclass(frozen=True)
 class LinkedRecords(TextRecords):
-    """The undecoded records of a linked trace, and its ET+ file, generated from the records and columns."""
+    """The undecoded records of a linked trace. The ET+ file is generated from these records and the columns."""
 
     rows: RowSource
     summary: dict[str, Any]  # the `etplus` object in the root of the file
     comm: dict[int, Comm]
-    nodes: NodeTexts  # nodes of the ET; their bytes are copied
-    before: bytes  # `before` and `after` are the text around the nodes of the ET, reduced to known keys.
-    after: bytes
-    et_id: IntColumn | None  # ids of `nodes` before they were renumbered; None if they were not
+    nodes: NodeTexts  # the JSON of the ET's nodes; it is copied
+    before: bytes  # JSON before the ET's nodes, reduced to known keys
+    after: bytes  # JSON after the ET's nodes, reduced to known keys
+    et_id: IntColumn | None  # original ids of `nodes`; None if the nodes were not renumbered
     events: EventRecords
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
-    whole_us: bool = False  # True if times are in whole µs, as in the Kineto trace
+    whole_us: bool = False  # True if the Kineto trace has times in whole µs
 
     __repr__ = brief
 
@@ -209,7 +209,7 @@ class LinkedRecords(TextRecords):
         trace, columns = self.rows, self._columns((*TIMES, *EVENT_NUMBERS), gpu)
         id_, parent, name, category = (trace.column(key, gpu) for key in ("id", "parent", "name", "category"))
         caller = b', "parent": ' if trace.flat else b', "ctrl_deps": '
-        # Kineto and the original trace_link.py also write these keys.
+        # Kineto and the original trace_link.py also write `pid` and `tid`.
         process: list[Part] = [b', "pid": ', integers(columns["device"]), b', "tid": ', integers(columns["stream"])]
         return (
             texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
@@ -295,7 +295,7 @@ class LinkedRecords(TextRecords):
             ends[k] = _DOUBTFUL + ends[k]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = self.comm[int(gpu[k])].members()
-            if self.captured is None:  # In files of version 1.1, `bytes` is the last key.
+            if self.captured is None:  # In version 1.1 of the format, `bytes` is the last key of `comm`.
                 comm["bytes"] = comm.pop("bytes")
             ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm["pg_name"])) + ends[k]
         return ends
@@ -316,7 +316,7 @@ def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
-    """Add captured graphs to a trace and its file; `comm` and `names` must be final."""
+    """Add captured graphs to a trace and its file. The trace must already have its final `comm` and `names`."""
     records = trace.texts
     if isinstance(records, LinkedRecords):
         summary = {**trace.summary, "version": CAPTURED_VERSION}

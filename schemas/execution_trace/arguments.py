@@ -1,4 +1,4 @@
-"""Arguments and attributes of ET nodes: flat fields in schema 1.0.1, later `inputs`, `outputs` and `attrs`."""
+"""Read the arguments and attributes of ET nodes. Schema 1.0.1 has flat fields, and later schemas have objects."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE
 from ...trace.trace import Trace
 
-_RECORDS = 4096  # Each call fetches at most this many strings.
-# The node with this name lists the process groups in its input.
+_RECORDS = 4096  # Records are fetched in blocks of this size.
+# A node with this name lists the process groups in its inputs.
 PROCESS_GROUPS = "## process_group:init ##"
-ABSENT = msgspec.Raw(b"")  # This replaces an unrecorded value; encoding omits exactly this object.
+ABSENT = msgspec.Raw(b"")  # replaces a value that was not recorded; encoding omits exactly this object
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
 TENSOR_KEYS = ("values", "shapes", "types")  # `inputs` and `outputs` have these keys since schema 1.0.2.
-# In schema 1.0.1, these keys of a node correspond to TENSOR_KEYS.
+# In schema 1.0.1, nodes have these keys instead of objects with TENSOR_KEYS.
 FLAT_TENSORS = {
     "inputs": ("inputs", "input_shapes", "input_types"),
     "outputs": ("outputs", "output_shapes", "output_types"),
 }
-# Every node has these attributes in PyTorch's order. Each name maps to a type and a null value.
+# PyTorch writes these attributes to every node in this order. Each name maps to a type and a null value.
 ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
     **{"rf_id": ("uint64", 0), "fw_parent": ("uint64", 0), "seq_id": ("int64", -1), "scope": ("uint64", 0)},
     **{"tid": ("uint64", 0), "fw_tid": ("uint64", 0), "op_schema": ("string", "")},
 }
-# These numeric attributes become columns. Each name maps to its null value.
+# The numeric attributes become columns. Each name maps to the column's null value.
 ATTRIBUTES: dict[str, int] = {name: none for name, (kind, none) in ET_ATTRIBUTES.items() if kind != "string"}
 
 
@@ -39,13 +39,13 @@ class Attr(msgspec.Struct, gc=False):
 
 
 def attribute_type(name: str, number: Any = int) -> Any:
-    """Return a type tagged with the attribute's name, so that other attributes do not decode as this attribute."""
+    """Return a struct type that decodes an attribute with this name and rejects all other attributes."""
     kind = number if name in ATTRIBUTES else Any
     return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
 
 
 class UndecodedSide(msgspec.Struct, gc=False):
-    """The inputs or outputs of a call: undecoded lists with one entry per argument; b"" if not recorded."""
+    """The inputs or outputs of a call, as undecoded JSON lists with one entry per argument; b"" if not recorded."""
 
     values: msgspec.Raw = ABSENT
     shapes: msgspec.Raw = ABSENT
@@ -53,7 +53,7 @@ class UndecodedSide(msgspec.Struct, gc=False):
     strides: msgspec.Raw = ABSENT
 
     def decoded(self) -> DecodedSide:
-        """Decode the lists; missing or invalid lists become empty."""
+        """Decode the lists. A missing or invalid list becomes an empty list."""
         values, shapes, strides = (_decoded(raw, list[Any]) for raw in (self.values, self.shapes, self.strides))
         types = _decoded(self.types, list[str])
         whole = values is not None and shapes is not None and types is not None
@@ -73,7 +73,7 @@ class DecodedSide(NamedTuple):
         return found if self.strides is None else {**found, "strides": self.strides}
 
     def rows(self) -> list[tuple[Any, Any, str, Any]]:
-        """Return (value, shape, type, strides or None) of each argument. Raise ValueError if not `whole`."""
+        """Return (value, shape, type, strides or None) for each argument. Raise ValueError if `whole` is False."""
         if not self.whole:
             raise ValueError("the lists of arguments have different lengths")
         count = len(self.values)
@@ -117,7 +117,7 @@ class _UsualCallSide(msgspec.Struct, gc=False):
 
 
 class _UsualCall(msgspec.Struct, gc=False):
-    """A call in PyTorch's layout since schema 1.0.2, decoded in one step; other layouts are decoded field by field."""
+    """A call in PyTorch's layout since 1.0.2, decoded in one step. All other layouts are decoded field by field."""
 
     inputs: _UsualCallSide
     outputs: _UsualCallSide
@@ -125,7 +125,7 @@ class _UsualCall(msgspec.Struct, gc=False):
 
 
 class CallRecord(NamedTuple):
-    """The decoded call of a node; in schema 1.0.1, its only attribute is `op_schema`."""
+    """The decoded call of a node. In schema 1.0.1, `op_schema` is the only attribute."""
 
     inputs: DecodedSide
     outputs: DecodedSide
@@ -138,7 +138,7 @@ class CallRecord(NamedTuple):
 
 
 class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
-    """Undecoded inputs and outputs in the layout since schema 1.0.2."""
+    """Undecoded inputs and outputs, in the layout that PyTorch has used since schema 1.0.2."""
 
     inputs: msgspec.Raw = ABSENT
     outputs: msgspec.Raw = ABSENT
@@ -147,7 +147,7 @@ class WholeSides(msgspec.Struct, gc=False, omit_defaults=True):
 _decode_usual = msgspec.json.Decoder(_UsualCall).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
-# Maps True (schema 1.0.1) or False to a getter of inputs and outputs, a template of their JSON, and a default value.
+# Maps `flat` (True for schema 1.0.1) to a getter of inputs and outputs, a template of their JSON, and a null value.
 _MEMBERS = {
     flat: (attrgetter(*keys), b", ".join(b'"%b": %%b' % key.encode() for key in keys), none)
     for flat, keys, none in ((True, sum(FLAT_TENSORS.values(), ()), _EMPTY), (False, tuple(FLAT_TENSORS), _NO_OBJECT))
@@ -161,7 +161,7 @@ def undecoded_arguments(text: bytes) -> Arguments | None:
     try:
         found = _decode_later(text)
         return _arguments_of(_decode_any(text)) if found.input_shapes else found
-    except UNREADABLE:  # The file has another layout or comes from another program.
+    except UNREADABLE:  # The node has another layout, or another program wrote it.
         with contextlib.suppress(*UNREADABLE):
             return _arguments_of(_decode_any(text))
     return None
@@ -216,7 +216,7 @@ def recorded_groups(inputs: DecodedSide) -> list[Any]:
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
-    """Return the process groups that a node's input lists, or None; `quoted` means that `text` is a JSON string."""
+    """Return the process groups in a node's input value, or None. `quoted` means that `text` is a JSON string."""
     with contextlib.suppress(*UNREADABLE):
         groups = msgspec.json.decode(msgspec.json.decode(text, type=str) if quoted else text)
         return groups if isinstance(groups, list) else None
@@ -232,7 +232,7 @@ def whole_sides(text: bytes) -> WholeSides:
 
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
-    """Return a node's inputs and outputs as JSON members that can be copied into a node of the same layout."""
+    """Return a node's inputs and outputs as JSON members that fit into another node of the same layout."""
     return _tensor_members(_decode_any(text), flat)
 
 
@@ -242,7 +242,7 @@ def _tensor_members(node: Any, flat: bool) -> bytes:
 
 
 def launched_members(text: bytes, *, flat: bool) -> bytes:
-    """Return the members that a GPU node copies from its operator, like Chakra's linker; `flat` omits `tid`."""
+    """Return the members that GPU nodes copy from their operator, as in Chakra's linker. Flat nodes omit `tid`."""
     node = _decode_any(text)
     tensors = _tensor_members(node, flat)
     if not flat:
@@ -252,7 +252,7 @@ def launched_members(text: bytes, *, flat: bool) -> bytes:
 
 
 def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return `attrs` with only ET_ATTRIBUTES; missing attributes get their null values."""
+    """Return an `attrs` list with exactly ET_ATTRIBUTES. Missing attributes get their null values."""
     return [
         {"name": name, "type": kind, "value": given.get(name, none)} for name, (kind, none) in ET_ATTRIBUTES.items()
     ]

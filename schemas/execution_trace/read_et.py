@@ -1,6 +1,6 @@
 """Read PyTorch Execution Traces (ET, schemas 1.0.1 to 1.1.1) into columns, and find each node's text.
 
-Schema 1.0.1 has flat nodes; later schemas have `ctrl_deps` and `attrs`, which begin with ATTRIBUTES.
+Schema 1.0.1 has flat nodes; later schemas have `ctrl_deps` and `attrs`. ATTRIBUTES are the first entries of `attrs`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PlainAttrs: Any = msgspec.defstruct(
 
 
 class _PlainNode(msgspec.Struct, gc=False):
-    """A node that `NumberRows` can read: it has only PyTorch's attributes, and doubles represent them exactly."""
+    """A node for `NumberRows`: it has only PyTorch's attributes, and a double can represent each number exactly."""
 
     id: int
     name: str
@@ -82,7 +82,7 @@ class ExecutionTrace:
 
     file: str
     schema: str  # from "1.0.1" to "1.1.1-chakra.1.0.0"
-    flat: bool  # True for the layout of 1.0.1, False if nodes have `ctrl_deps` and `attrs`
+    flat: bool  # True for the flat layout of schema 1.0.1; False if nodes have `ctrl_deps` and `attrs`
     pid: int  # −1 if the process id is unknown
     started_s: int  # local start time in seconds since the epoch, computed as if it were UTC; −1 if unknown
     duration_s: float  # 0 if the duration is unknown
@@ -91,9 +91,9 @@ class ExecutionTrace:
     texts: NodeTexts
     id: IntColumn
     parent: IntColumn
-    rf_id: IntColumn  # 0 if the node has no id
+    rf_id: IntColumn  # the node's record function id; 0 if there is none
     fw_parent: IntColumn
-    seq_id: IntColumn  # −1 if the node has no number
+    seq_id: IntColumn  # autograd's sequence number; −1 if the node has none
     scope: IntColumn
     tid: IntColumn
     fw_tid: IntColumn
@@ -120,7 +120,7 @@ def parse_execution_trace(blob: Blob[Text], *, strict: bool = False, progress: b
 def _read(document: Document) -> ExecutionTrace:
     array = None if document.lenient else locate(document.text, "nodes")
     if array is not None and "schema" in array.header:
-        with contextlib.suppress(*UNREADABLE):  # If a node is broken or unusual, the slower parser decides.
+        with contextlib.suppress(*UNREADABLE):  # The slower parser handles broken and unusual nodes.
             flat = _is_flat(array.first)
             parts = list(document.parts(array, partial(_read_nodes, flat=flat)))
             texts = array.texts([span for part in parts for span in part.spans])
@@ -168,14 +168,14 @@ def _build(
 def _without_circles(
     ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Break cycles of callers by moving their nodes below a thread or the first node; return moved nodes, callers."""
+    """Move nodes on caller cycles below a thread or the first node. Return these nodes and the callers of all nodes."""
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers smaller ids than their callees.
         return rows[:0], parent
     circling = on_circles(rows)
     outermost = nearest(np.arange(len(ids)), rows, circling | (rows < 0))
-    moved = circling | (circling[outermost] & structural)  # A thread node below a cycle would close the cycle again.
+    moved = circling | (circling[outermost] & structural)  # A thread node left below a cycle would close it again.
     process, threads = np.flatnonzero(structural)[:1], np.flatnonzero(structural)[1:]
     root = int(ids[process[0]]) if len(process) else -1
     thread = positions(tid[threads], tid)

@@ -1,6 +1,6 @@
-"""Read tensors and values in the arguments of ET nodes: columns of storage uses, and signatures.
+"""Read the arguments of ET nodes into columns: the storage that each tensor uses, and the signature of each call.
 
-In all schemas, a tensor is `[tensor id, storage id, offset, numel, itemsize, device]`; offsets count elements.
+In all schemas, a tensor is `[tensor id, storage id, offset, numel, itemsize, device]`. The offset counts elements.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def tensor_uses(records: Sequence[bytes]) -> TensorUses:
 
 
 def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
-    """Find tensors in records by the punctuation `[,,,,,""]`; add new devices to `codes`."""
+    """Find tensors in records by their punctuation `[,,,,,""]`, without parsing. Add new devices to `codes`."""
     each = [undecoded_arguments(record) or Arguments() for record in records]
     text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
     text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
@@ -106,7 +106,7 @@ def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:
 
 
 def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> IntColumn:
-    """Parse the numbers in spans of a text; a span with other characters or too many digits gives −1."""
+    """Parse the number in each span of a text; −1 if the span contains other characters or too many digits."""
     length = end - begin
     good = (length > 0) & (length <= _MAX_DIGITS)
     value = np.zeros(len(begin), np.int64)
@@ -120,11 +120,11 @@ def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> 
     return np.where(good, value, -1)
 
 
-# Matches a leaf of an argument's type: a tensor with its dtype, or any other type.
+# Matches an innermost part of an argument's type: a tensor with its dtype, or any other type.
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 _NO_TENSOR = "nullptr"
 _EXPANDED = re.compile(rb"[\[,]\s*0\s*[,\]]")  # Matches a stride of 0.
-_NOTHING = b"[]"  # These are the shapes of a node that etplus made from a CPU operator without recorded inputs.
+_NOTHING = b"[]"  # `shapes` of a node that etplus made from a CPU operator without recorded inputs
 _MAX_RANK = 64
 _MAX_EXTENT = 2**48
 _Key = tuple[bytes, ...]
@@ -158,7 +158,7 @@ class Signatures(SignatureTable):
         if code is None:
             signature = None
             if key[0]:
-                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # Other programs may write anything here.
+                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # Other programs may write any value.
                     signature = _signature(key, self._argument)
             code = self._codes[key] = -1 if signature is None else len(self.values)
             if signature is not None:
@@ -193,7 +193,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
         values = [None] * len(shapes)
     inputs = tuple(argument(*given) for given in zip(shapes, types, values, strict=True))
     if key[5]:
-        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # Some programs omit strides of numbers.
+        steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # Some programs write no strides for numbers.
         inputs = tuple(
             given._replace(expanded=_expanded(given, step)) for given, step in zip(inputs, steps, strict=False)
         )
@@ -222,7 +222,7 @@ def _expanded(argument: Argument, strides: Any) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _element_types(kind: str) -> tuple[str | None, ...]:
-    """Return the dtypes of the leaves of a type; None for a leaf that is not a tensor."""
+    """Return the dtype of each innermost part of a type. The dtype is None if the part is not a tensor."""
     dtypes = _ELEMENT.findall(kind)
     return tuple(standard_dtype(dtype) if dtype and not dtype.startswith(_NO_TENSOR) else None for dtype in dtypes)
 

@@ -1,1 +1,1 @@
-"""Files that belong to traces: files from PyTorch's compiler, and graph annotations."""
+"""Read files that accompany a trace: output of PyTorch's compiler, and annotations of CUDA graphs."""

@@ -1,4 +1,4 @@
-"""Read files about compiled or captured kernels, which the user passes or which lie next to a Kineto trace."""
+"""Read files about compiled or captured kernels. The user passes such files, or they are next to a Kineto trace."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _kind_of(source: Source, name: str) -> str:
     if not isinstance(source, (str, os.PathLike, bytes)):
         return "information"
     if not isinstance(source, bytes) and not Path(source).is_file():
-        return "information"  # The reader for this kind of file reports the error.
+        return "information"  # `read_kernel_information` reports that the file is missing.
     head = head_of(source)
     found = next((kind for form, kind in _KINDS if form.match(head)), None)
     if found is None:
@@ -81,10 +81,10 @@ def _kind_of(source: Source, name: str) -> str:
 
 
 def find_compile_files(kineto: object) -> list[str]:
-    """Return the files next to `NAME.kineto.json.gz` that belong to it, such as `NAME.kernel_information.json`.
+    """Return the compiler's files that belong to `NAME.kineto.json.gz`, such as `NAME.kernel_information.json`.
 
-    NAME may omit the rank, and is optional if the folder contains only one Kineto trace. Graph annotations
-    (`kernel_annotations_rank0*.json`) are next to the trace or one folder above, where PyTorch writes them.
+    A file's NAME may lack the rank, or be missing if the folder contains only one Kineto trace. Graph annotations
+    (`kernel_annotations_rank0*.json`) are in the trace's folder or its parent, because PyTorch writes them there.
     """
     if not isinstance(kineto, (str, os.PathLike)) or not Path(kineto).is_file():
         return []
@@ -144,7 +144,7 @@ class CompiledKernel:
     handle: int  # Handles increase in call order.
     stacks: tuple[Frames, ...] = ()  # distinct stacks of the kernel's source nodes, in file order
     nodes: tuple[str, ...] = ()  # names of the kernel's source nodes in the graph before autograd
-    # Shapes of an operator's tensor inputs; None if a shape was not recorded or contains other values than numbers.
+    # Shapes of an operator's tensor inputs; None if a shape was not recorded, or if a size is not an integer.
     shapes: tuple[tuple[int, ...], ...] | None = None
 
 
@@ -152,7 +152,7 @@ class CompiledKernel:
 class CompiledGraph:
     region: str  # such as "Torch-Compiled Region: 0/0"; "" if not recorded
     backward: bool | None  # None if not recorded
-    kernels: tuple[CompiledKernel, ...]  # This list may include kernels of previously compiled graphs.
+    kernels: tuple[CompiledKernel, ...]  # may include kernels of graphs that were compiled before
     file: str
 
 
@@ -190,7 +190,7 @@ def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
 
 
 def read_node_mappings(source: Source) -> CompiledGraph:
-    """Read the node mappings of a graph; only the file's or folder's name shows if the graph is forward or backward."""
+    """Read the node mappings of a graph. Only the file's or folder's name shows if the graph is forward or backward."""
     blob = load(source, trace=False)
     try:
         given = msgspec.json.decode(blob.data, type=_Mappings)
@@ -205,7 +205,7 @@ def read_node_mappings(source: Source) -> CompiledGraph:
 
 
 def _kernel(key: str, given: _Kernel | None) -> CompiledKernel | None:
-    """Return the kernel if its name has a handle, else None: Inductor lists some kernels again without a handle."""
+    """Return the kernel, or None if its name has no handle: Inductor lists some kernels again without a handle."""
     name, _, handle = key.rpartition(":")
     if not name or not (handle.isascii() and handle.isdecimal()) or len(handle) > 9:
         return None

@@ -41,7 +41,7 @@ def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
 
 
 def annotation_of(value: Any) -> NodeAnnotation:
-    """Read an annotation: an object, or a list in which later objects override earlier ones; strings have no module."""
+    """Read an annotation. In a list of objects, later objects override earlier ones. A string contains no module."""
     known: dict[str, Any] = {}
     for part in value if isinstance(value, list) else [value]:
         known |= part if isinstance(part, dict) else {}
@@ -60,9 +60,9 @@ _decode = msgspec.json.Decoder(_NodeArgs).decode
 
 
 def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
-    """Return the possible node ids of a GPU event, and the annotation from its arguments, or None.
+    """Return the possible graph node ids of a GPU event. Also return the annotation in the event's arguments, or None.
 
-    Kineto writes the whole id; PyTorch's own exporter (2.14) writes its lower half, and the graph id separately.
+    Kineto writes the whole id. PyTorch's own exporter (2.14) writes the lower half of the id and a separate graph id.
     """
     if not any(mark in args for mark in _MARKS):
         return [], None
@@ -81,7 +81,7 @@ def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
 # A stack is a list of frames, outermost first, in Kineto's notation ("train.py(12): step").
 Frames = tuple[str, ...]
 
-# Matches a frame in a Python traceback: `stack_traces` of kernel information, `stack_trace` of FX nodes.
+# Matches a frame of a Python traceback, as in `stack_traces` of kernel information or `stack_trace` of FX nodes.
 _TRACEBACK = re.compile(r'^[ \t]*File "(.*)", line (\d{1,9}), in (.*)$', re.MULTILINE)
 # Matches a frame in the notation of `torch.cuda.graph_annotations`: "train.py:12:step".
 _COLON_LINE = re.compile(r"(.+?):(\d{1,9})(?:: ?| in )(\S.*)")
@@ -93,7 +93,7 @@ def frames_of_traceback(text: str) -> Frames:
 
 
 def frames_of_lines(text: str) -> Frames:
-    """Return the frames of a traceback, or of a string with one frame per line, innermost first."""
+    """Return the frames of a traceback, or of a string that has one frame per line and the innermost frame first."""
     found = frames_of_traceback(text)
     if found:
         return found
@@ -104,7 +104,7 @@ def frames_of_lines(text: str) -> Frames:
 
 
 def stacks_in(value: Any) -> tuple[Frames, ...]:
-    """Return the stacks in `stack`, a string or list in a kernel's arguments or annotation; () for other values."""
+    """Return the stacks in the `stack` of a kernel or annotation; () if it is not a string or a list of strings."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return ()

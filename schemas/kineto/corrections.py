@@ -1,9 +1,9 @@
-"""Correct event tables: launch ids in unusual places, and the output of PyTorch's Cuspy exporter.
+"""Correct event tables: find launch ids in unusual fields, and fix the output of PyTorch's Cuspy exporter.
 
-Cuspy (torch/profiler/_cuspy) names all copies alike; arguments contain their kinds. Dependencies between nodes of a
-CUDA graph are "ac2g" flows with ids from 2**40 on. A graph node may be on a lane that is not `original_stream`.
-ROCm files may lack `correlation`: `External id` of a launch and of its GPU work is then the id of the "ac2g" flow, and
-the process and thread of an event are its device and stream.
+Cuspy (torch/profiler/_cuspy) gives all copies the same name; their arguments contain the kind of copy. Cuspy writes
+dependencies between nodes of a CUDA graph as "ac2g" flows with ids from 2**40 on. A graph node may run on a stream
+other than `original_stream`. ROCm files may lack `correlation`. In such files, the `External id` of a launch and of its
+GPU work is the id of their "ac2g" flow, and the process and thread of a GPU event are its device and stream.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from .read_kineto import EventTable, FlowTable
 
 LAUNCH_FLOW = "ac2g"  # Flows of this category lead from a launching call to its GPU work.
-GRAPH_ARROW = 2**40  # A LAUNCH_FLOW with a larger or equal id is a dependency between nodes of a CUDA graph.
+GRAPH_ARROW = 2**40  # A LAUNCH_FLOW with this id or a larger one is a dependency between nodes of a CUDA graph.
 _BARE = frozenset({"Memcpy", "Memset"})
-# These are the names of the CUpti_ActivityMemoryKind values 0, 1 and so on.
+# CUpti_ActivityMemoryKind has these names for the values from 0 to 7.
 _MEMORY_KINDS = "unknown pageable pinned device array managed device_static managed_static".split()
 
 
@@ -40,7 +40,7 @@ _decode_kinds = msgspec.json.Decoder(_Kinds).decode
 
 
 def whole_us(ts: IntColumn) -> IntColumn:
-    """Round ns since the epoch to whole µs, because the doubles in the file are only accurate to 0.25 µs."""
+    """Round ns since the epoch to whole µs, because doubles in the file store these times only to 0.25 µs."""
     rounded: IntColumn = (ts + 500) // 1000 * 1000
     return rounded
 
@@ -77,7 +77,7 @@ def _memory(kind: Any) -> str:
     return kind.replace("_", " ").title() if isinstance(kind, str) else "Unknown"
 
 
-_MOST_DEVICES = 4096  # A larger process id of a GPU event identifies a program, not a device.
+_MOST_DEVICES = 4096  # In a GPU event, a larger process id identifies a program, not a device.
 
 
 def with_launch_numbers(events: EventTable, flows: FlowTable, *, modern: bool) -> EventTable:
@@ -105,7 +105,7 @@ def _with_correlations(events: EventTable, flows: FlowTable, gpu: IntColumn, mod
 
 
 def _keys(thread: npt.NDArray[np.int32], number: IntColumn) -> IntColumn:
-    """Combine thread and flow id (−1 if missing) into one number, because flow ids are unique only per process."""
+    """Combine a thread and a flow id (−1 if missing) into one number, because flow ids are unique only per process."""
     return thread.astype(np.int64) * GRAPH_ARROW + np.where(number < GRAPH_ARROW, number, -1)
 
 

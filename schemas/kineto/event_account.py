@@ -1,4 +1,4 @@
-"""Count how many events of a Kineto trace were read, not used, or dropped (by reason); remove duplicates."""
+"""Count the events of a Kineto trace that were read, not used, or dropped. Also remove duplicate events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..text.records import RecordTexts
 from .kineto_decode import KNOWN_PHASES
 from .kineto_events import EventPart, is_runtime
 
-Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Maps each table of `EventPart` to its columns.
+Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Maps the name of each table in `EventPart` to the table's columns.
 
 _READ = (
     CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *"cuda_sync graph_event_node graph_host_node".split()}
@@ -34,21 +34,21 @@ _NOT_USED = frozenset(
     ).split()
 )
 _UNREADABLE = "a record that is not an event"
-_NAMED = 5  # A sentence lists at most this many reasons.
+_NAMED = 5  # A message lists at most this many reasons.
 _LONGEST = 40
 _PLACE = ("ts", "dur", "thread", "name", "correlation")
 _ALIKE = (*_PLACE, "category", "stream", "device")
 _OWN_IDS = ("external_id", "rf_id", "seq")
 # Duplicates of an event may differ in these arguments.
 _IDS = frozenset({"External id", "Record function id", "Ev Idx"})
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # As an odd factor it loses nothing, and it spreads differences over all bits.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Multiplying by an odd number loses nothing; this number mixes all bits.
 
 
 @dataclass(frozen=True)
 class EventAccount:
-    read: dict[str, int] = field(default_factory=dict)  # counts per category, "flow", "memory" or "end of a pair"
-    not_used: dict[str, int] = field(default_factory=dict)  # counts per category, or per phase if there is none
-    dropped: dict[str, int] = field(default_factory=dict)  # counts per reason for dropping events
+    read: dict[str, int] = field(default_factory=dict)  # event counts by category, "flow", "memory" or "end of a pair"
+    not_used: dict[str, int] = field(default_factory=dict)  # event counts by category, or by phase if there is none
+    dropped: dict[str, int] = field(default_factory=dict)  # event counts by reason for dropping the events
 
     __repr__ = brief
 
@@ -58,11 +58,11 @@ class EventAccount:
 
     @property
     def found(self) -> str:
-        """A list of the categories and phases that were not used, as a string, most frequent first."""
+        """The most frequent categories and phases of events that were not used or were dropped, as a string."""
         return _listed(Counter(self.not_used) + Counter(self.dropped))
 
     def warning(self, already_reported: int) -> str:
-        """Return a sentence about dropped events (or ""); another warning covers `already_reported` of them."""
+        """Return a warning about dropped events, or "". Another warning covers `already_reported` events."""
         dropped = +(Counter(self.dropped) - Counter({_UNREADABLE: already_reported}))
         if not dropped:
             return ""
@@ -77,7 +77,7 @@ def _listed(counts: Counter[str]) -> str:
 def account_for(
     parts: Sequence[EventPart], tables: Tables, categories: list[str], *, pairs: int, repeated: int
 ) -> EventAccount:
-    """Count all events by outcome, based on kept events, closed pairs and removed duplicates."""
+    """Count all events by outcome. `pairs` counts end events that have a begin event; `repeated` counts duplicates."""
     phases = sum((part.phases for part in parts), Counter[str]())
     read, not_used, dropped = Counter[str](), Counter[str](), Counter[str]()
     of_category = np.bincount(tables["events"]["category"], minlength=len(categories)).tolist()
@@ -107,8 +107,8 @@ def account_for(
 def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> int:
     """Remove duplicate events from the tables, and return the number of removed events.
 
-    Duplicates agree in everything except recorder ids. Only these ids distinguish a recursive call of less than 1 µs
-    from its caller, so calls that have no correlation must also have equal ids. Other events must agree in all bytes.
+    Duplicates differ at most in the recorder's ids. A recursive call under 1 µs differs from its caller only in the
+    recorder's ids, so calls without a correlation must have the same ids. Duplicates of other events are identical.
     """
     rows = _suspects(tables["events"], _PLACE)
     events, count = {key: column[rows] for key, column in tables["events"].items()}, 0

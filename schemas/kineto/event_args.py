@@ -20,8 +20,8 @@ from ...trace.trace import Trace
 
 _T = TypeVar("_T")
 
-# Maps fields of `comm` to names and types of Kineto arguments. A list may also be written as a string.
-# Kernels of NCCL and RCCL have these arguments since PyTorch 2.3.
+# Maps each field of `comm` to the name and type of a Kineto argument. Kineto may also write a list as a string.
+# NCCL and RCCL kernels have had these arguments since PyTorch 2.3.
 _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "collective": ("Collective name", str),
     "dtype": ("dtype", str),
@@ -40,7 +40,7 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
 # Matches a list of ranks that PyTorch truncated after 30 entries (`kTruncatLength`): "[0, 2, ..., 58, ...]".
 _CUT_OFF = re.compile(r"\s*\[\s*(\d{1,9})\s*,[^\]]*\.\.\.\s*\]\s*", re.ASCII)
 _Grid = tuple[int, int, int]
-_WAVEFRONT = 64  # `warpSize` on AMD's data-center GPUs is the number of work items per wavefront.
+_WAVEFRONT = 64  # `warpSize` of AMD's data-center GPUs: the number of work items in a wavefront
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
@@ -92,7 +92,7 @@ def launch_args(text: bytes) -> LaunchArgs:
 
 
 def _raw_args(names: Sequence[str]) -> Any:
-    """Return a struct type for undecoded arguments; missing arguments are b""."""
+    """Return a struct type that leaves the named arguments undecoded. A missing argument becomes b""."""
     keys = [f"value{at}" for at in range(len(names))]
     fields = [(key, msgspec.Raw, msgspec.Raw(b"")) for key in keys]
     return msgspec.defstruct("_Args", fields, rename=dict(zip(keys, names, strict=True)), gc=False)
@@ -110,10 +110,10 @@ def work_args(text: bytes) -> tuple[bytes, ...]:
 
 
 def launch_sizes(trace: Trace) -> IntColumn:
-    """Return each GPU event's numbers of blocks and of threads per block, int64 (n, 2); 0 if not recorded.
+    """Return each GPU event's number of blocks and number of threads per block, as int64 (n, 2); 0 if not recorded.
 
     `hipExtModuleLaunchKernel` (MIOpen, Tensile) specifies the grid in work items, other launches in blocks. If the
-    launch is unknown, a kernel without parameters has its grid in work items, unless Triton compiled it.
+    launch is unknown, a kernel name without a parameter list implies work items, unless Triton compiled the kernel.
     """
     gpu = trace.gpu
     known = np.flatnonzero(gpu.source >= 0)
@@ -130,7 +130,7 @@ def launch_sizes(trace: Trace) -> IntColumn:
 
 
 def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
-    """Return (blocks if the grid is in blocks, blocks if it is in work items, threads per block); zeros if unknown."""
+    """Return blocks for a grid in blocks, blocks for a grid in work items, and threads per block; 0 if unknown."""
     blocks, threads = (math.prod(max(size, 0) for size in of) for of in (grid, block))
     if not threads or not 0 < blocks * threads < 2**62:
         return 0, 0, 0
@@ -156,14 +156,14 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
         comm[field] = int_list(value) if kind is list else value if type(value) is kind else None
     ranks, listed = comm["pg_ranks"], given.get(_KERNEL_ARGS["pg_ranks"][0])
     if ranks is not None and 0 < (comm["group_size"] or 0) < len(ranks):
-        comm["pg_ranks"] = None  # A list longer than the group belongs to another group or is damaged.
+        comm["pg_ranks"] = None  # A list with more ranks than the group is damaged or belongs to another group.
     cut_off = _CUT_OFF.fullmatch(listed) if isinstance(listed, str) else None
     comm["pg_first_rank"] = int(cut_off[1]) if cut_off else None
     return comm
 
 
 def int_list(value: Any) -> list[int] | None:
-    """Return a list of integers, given as a list or a string ("[0, 1]"); None for other values and truncated lists."""
+    """Return a list of integers that is written as a list or as a string ("[0, 1]"); None for any other value."""
     if isinstance(value, str):
         with contextlib.suppress(msgspec.MsgspecError):
             value = msgspec.json.decode(value)
@@ -189,7 +189,7 @@ def comm_of(args: bytes, kernel: str) -> Comm:
     return Comm(**known, bytes=size * elements if size and elements is not None else None)
 
 
-# GPU events have these launch arguments in Kineto; "shared memory" is in bytes per block.
+# Kineto writes these launch arguments for GPU events. The unit of "shared memory" is bytes per block.
 LAUNCH_ARGS = (
     *("grid", "block", "context", "registers per thread", "shared memory", "blocks per SM", "warps per SM"),
     "est. achieved occupancy %",
@@ -220,7 +220,7 @@ def launch_of(record: bytes) -> bytes:
 
 
 def launch_values(text: bytes) -> dict[str, Any]:
-    """Return all LAUNCH_ARGS from JSON arguments; None for missing values and numbers beyond float64."""
+    """Return the values of all LAUNCH_ARGS in JSON arguments. Missing values and numbers beyond float64 become None."""
     values: dict[str, Any] = dict.fromkeys(LAUNCH_ARGS)
     for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
         with contextlib.suppress(orjson.JSONDecodeError):

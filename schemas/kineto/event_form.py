@@ -38,7 +38,7 @@ _ROWS = 4096  # Rows are converted in blocks of this size.
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """Return the top-level keys of a Kineto trace for an ET+; `zero` is the wall-clock time (ns) of the file's 0."""
+    """Return the top-level keys of a Kineto trace for an ET+. Times in the file count from `zero` (wall-clock ns)."""
     _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
     known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
@@ -52,7 +52,7 @@ def _integer(digits: str) -> int | float:
 
 
 def category(trace: Trace, row: Row) -> str:
-    """Return Kineto's category of a row; ET+ does not store it for runtime calls, so their name decides."""
+    """Return Kineto's category of a row. ET+ does not store the category of a runtime call, so use the name."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.nodes.category[row]]
@@ -67,7 +67,7 @@ def category(trace: Trace, row: Row) -> str:
 
 
 def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
-    """Yield `args` of rows in Kineto's form; "External id" is the operator that called or launched the row."""
+    """Yield the `args` of each row in Kineto's form. "External id" is the operator that called or launched the row."""
     for at in range(0, len(rows), _ROWS):
         part = rows[at : at + _ROWS]
         numbers = (by_row(columns, len(part)) for columns in number_columns(trace, part))
@@ -84,7 +84,7 @@ Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
 
 
 def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
-    """Return the numeric arguments that Kineto writes before the recorded arguments, and the ones after them."""
+    """Return two sets of numeric arguments, to write before and after the recorded arguments of each event."""
     kind, own, caller = trace.nodes.kind[rows], trace.nodes.id[rows], trace.nodes.parent_row[rows]
     every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
     op = ~(gpu | runtime)
@@ -126,7 +126,7 @@ def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
 
 
 def shown_text(argument: str) -> bytes:
-    """Return a JSON value as viewers show it: strings without quotes, other values without spaces."""
+    """Return a JSON value in the form that trace viewers show: strings have no quotes, other values have no spaces."""
     value = orjson.loads(argument)
     return value.encode() if isinstance(value, str) else orjson.dumps(value)
 
@@ -150,7 +150,7 @@ def counter_name(text: bytes) -> str | None:
 
 
 def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[str]) -> bytes:
-    """Replace the arguments `names` of an event by `values`; return the same text if nothing changes."""
+    """Replace the arguments `names` of an event by `values`. Return `text` itself if nothing changes."""
     event = _decode(text)
     args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
     before = {key: bytes(args[key]) for key in names if key in args}
@@ -179,7 +179,7 @@ class OtherEvent:
 
 
 def other_events(trace: Trace) -> list[OtherEvent]:
-    """Return all other events by start time, outer events first; for linked traces, only events within the span."""
+    """Return events that are not rows, by start time, outer first. For linked traces, omit events outside the span."""
     found = (_event(index, text) for index, text in trace.texts.other_events())
     timed = [event for event in found if event is not None]
     if trace.outputs_recorded:
@@ -203,7 +203,7 @@ def _event(index: int, text: bytes) -> OtherEvent | None:
 
 
 def kineto_threads_of(trace: Trace) -> dict[Any, int]:
-    """Map Kineto's thread ids to values of `Trace.thread`, based on runtime calls and Kineto's calls."""
+    """Map Kineto's thread ids to values of `Trace.thread`, based on runtime calls. Without an ET, they are the same."""
     calls = np.flatnonzero((trace.nodes.kind == RUNTIME) & trace.nodes.timed)
     calls = calls[np.unique(trace.nodes.thread[calls], return_index=True)[1]]
     records = zip(calls.tolist(), trace.records(calls), strict=True)

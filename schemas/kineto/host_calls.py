@@ -23,7 +23,7 @@ _SHARDED = ("_allgather_base_", "_reduce_scatter_base_")  # These calls take a f
 def outermost_calls(
     parent: IntColumn, name: npt.NDArray[np.integer], names: Sequence[str], timed: npt.NDArray[np.bool_]
 ) -> IntColumn:
-    """Return the `timed` calls that issue a collective; if calls with the same name are nested, only the outermost."""
+    """Return the `timed` calls that issue a collective. Skip a call inside another call with the same name."""
     calls = matching(name, names, _ISSUING_CALL.fullmatch)
     above = nearest(parent, parent, calls)
     return np.flatnonzero(calls & timed & ((above < 0) | (name[above] != name)))
@@ -37,10 +37,10 @@ def pair_with_calls(
     *,
     numbered: bool = False,
 ) -> IntColumn:
-    """Return (host collective, its call) pairs, ascending, as int64 (n, 2); the inputs are positions in call order.
+    """Pair host collectives with the calls that issued them. Return the pairs as sorted int64 (n, 2).
 
-    The n-th collective belongs to the n-th call. If the counts differ, or if collectives were `numbered` when issued,
-    a collective belongs to the last call before it.
+    Positions increase in the order of the calls. Within each kind, the n-th collective belongs to the n-th call. If the
+    counts differ, or if collectives were `numbered` when they were issued, a collective belongs to the previous call.
     """
     pairs = []
     for kind in (*_MESSAGES, ""):
@@ -65,7 +65,7 @@ def named_group(values: Sequence[Any], groups: Collection[str]) -> str | None:
 
 
 def group_size_of(call: str, values: Sequence[Any]) -> int | None:
-    """Return the group size: the full tensor's number of elements (entry 3 of a tensor) divided by the shard's."""
+    """Return the group size: elements in the full tensor divided by elements in the shard (entry 3 of each tensor)."""
     if not call.endswith(_SHARDED):
         return None
     elements = [value[3] for value in values[:2] if isinstance(value, list) and len(value) == 6]
@@ -76,7 +76,7 @@ def group_size_of(call: str, values: Sequence[Any]) -> int | None:
 
 
 def remaining_group(size: int | None, groups: Mapping[str, Sequence[int]], named: Collection[str]) -> str | None:
-    """Return the only group with `size` ranks, or the only such group outside `named`; else None."""
+    """Return the only group with `size` ranks. If several match, return the only match outside `named`, or None."""
     fitting = [name for name, ranks in groups.items() if len(ranks) == size]
     if len(fitting) > 1:
         fitting = [name for name in fitting if name not in named]

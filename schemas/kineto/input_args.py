@@ -14,20 +14,20 @@ from ...trace.dtypes import UNKNOWN_DTYPE, standard_dtype
 from ...trace.errors import UNREADABLE
 from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide, UndecodedSide
 
-# `Input type` has these values for non-tensors; "" means None, or a value that Kineto does not record.
+# `Input type` has these values for arguments that are not tensors; "" means None or a value that was not recorded.
 _NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
-# `Input type` has these values for tensor lists; Kineto does not record the dtypes of their tensors.
+# `Input type` has these values for lists of tensors. Kineto does not record the dtypes in such a list.
 _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
-# An ET node without inputs has this value as `inputs`, and a node without outputs has it as `outputs`.
+# This is `inputs` of an ET node without inputs, and `outputs` of a node without outputs.
 NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 _NUMBERS = {"Int", "Double", "Bool"}
 _KINETO_KINDS = {"Scalar", "ScalarList"}  # Only nodes that etplus made from Kineto events have inputs with these types.
-_WHOLE = 1e10  # Kineto writes a smaller whole double as digits and a point.
-_UNCUT = 30  # Kineto and ETs truncate lists at different lengths, but never shorter lists than this.
-_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # Numbers may differ this much, because ETs have six digits after the point.
+_WHOLE = 1e10  # Kineto writes whole doubles below this limit as digits and a point.
+_UNCUT = 30  # Kineto and ETs truncate lists at different lengths, but never a list that is shorter than this.
+_ABSOLUTE, _RELATIVE = 1e-6, 1e-5  # tolerances for comparing numbers, because ETs have six decimal places
 _NOTHING = msgspec.Raw(b"[]")
-# The four JSON strings are the values, shapes, types and strides of a call in a Kineto trace.
+# The values, shapes, types and strides of a call in a Kineto trace, each as a JSON string.
 RecordedInputs = tuple[bytes, bytes, bytes, bytes]
 
 
@@ -64,11 +64,11 @@ def recorded_inputs(event: bytes) -> RecordedInputs | None:
 
 
 def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs | None, bytes]) -> list[bytes]:
-    """Return the inputs of each call as JSON in the ET format; `known` caches the results."""
+    """Return the inputs of each call as JSON in the ET format. The dictionary `known` caches the results."""
     for key in dict.fromkeys(recorded):
         if key is not None and key not in known:
             known[key] = NO_TENSORS
-            with contextlib.suppress(*UNREADABLE):  # The lists may be nested too deeply.
+            with contextlib.suppress(*UNREADABLE):  # Lists with too many levels cannot be decoded.
                 known[key] = msgspec.json.encode(_in_terms_of_ets(*map(msgspec.json.decode, key)))
     return [known[key] for key in recorded]
 
@@ -202,7 +202,7 @@ def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
-    """Return how to compare each input ("shape", "scalar", "dtype", "") and its two types; [] if the counts differ."""
+    """Return (comparison, dtype in the ET, type in Kineto) for each input; an empty list if the counts differ."""
     listed = msgspec.json.decode(types, type=list[str]), msgspec.json.decode(kinds, type=list[str])
     result = []
     for ours, theirs in zip(*listed, strict=False):
@@ -219,7 +219,7 @@ def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
 
 
 def _fits(ours: Any, theirs: Any) -> bool:
-    """Return True if two records of a shape or number may describe the same value; an empty list matches any list."""
+    """Return True if two records of a shape or number may describe the same value. An empty list matches any list."""
     if isinstance(ours, list) and isinstance(theirs, list):
         same = len(ours) == len(theirs) or not ours or not theirs or min(len(ours), len(theirs)) >= _UNCUT
         return same and all(map(_fits, ours, theirs))

@@ -45,10 +45,10 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
 def enclosing_call(
     calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the innermost `wanted` call that is open when each interval starts; −1 if there is none.
+    """For each interval, return the innermost `wanted` call that is open when the interval starts; −1 if none is open.
 
-    A call that ends exactly at the start is open if the interval also ends there: older files truncate times to µs, so
-    the last launch in a call may seem to begin when the call ends.
+    A call that ends when an empty interval starts is still open. Older files truncate times to µs, so the last launch
+    in a call may seem to begin when the call ends.
     """
     at = np.full(len(ts), -1, np.int64)
     for (code,), here in grouped(thread):
@@ -61,7 +61,7 @@ def enclosing_call(
 def open_caller(
     calls: CpuCalls, start: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
 ) -> IntColumn:
-    """Return the innermost open call among each call in `start` (−1: no call) and its callers; see `enclosing_call`."""
+    """For each call in `start` (−1: no call), return the innermost open call among itself and its callers."""
     at = start.copy() if wanted is None else nearest(start, calls.parent, wanted)
     active = np.flatnonzero(at >= 0)
     while len(active):

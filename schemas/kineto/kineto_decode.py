@@ -22,7 +22,7 @@ from ..text.records import Block, check_utf8, decode_raws
 from .corrections import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart, Values
 
-MODULE = "nn.Module: "  # Python calls with this prefix run the forward of a module.
+MODULE = "nn.Module: "  # Python calls with this prefix run the forward method of a module.
 
 # JSON keys of the arguments in NUMBERS, in the same order
 _WRITTEN = "External id,Record function id,Sequence number,correlation,stream,device,original_stream".split(",")
@@ -37,7 +37,7 @@ _NO_OBJECT, _NEGATIVE = "an event whose `args` are not an object", "a negative t
 _TOO_LATE = "a time of over 146 years"
 _NONE = np.zeros(0, np.int64)
 _LATEST_US = MAX_NS / 1000
-_Placed = tuple[list[Any], IntColumn]  # These are events and their positions in a block.
+_Placed = tuple[list[Any], IntColumn]  # events, and their positions in a block
 
 
 def _args_type(number: Any, none: float) -> type[msgspec.Struct]:
@@ -50,7 +50,7 @@ _NO_NUMBERS, _NO_ARGS = _Numbers(), _AnyArgs()
 
 
 class _Complete(msgspec.Struct, tag_field="ph", tag="X", gc=False):
-    """A duration event; its fields have the same order as in files, because this order decodes fastest."""
+    """A duration event. The fields have the same order as in files, because this order is the fastest to decode."""
 
     cat: str = ""
     name: str = ""
@@ -94,7 +94,7 @@ _MemoryArgs = msgspec.defstruct(
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
 _decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
 
-# These are phases of Chrome's format; only the first four (durations, flows, instants) have tables.
+# The phases of Chrome's format. Only the first four phases have tables: durations, flow starts, flow ends and instants.
 KNOWN_PHASES = "XsfiMICtBEbnePNODRcSTpFVv"
 _Others = [msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in KNOWN_PHASES[4:]]
 _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
@@ -110,7 +110,7 @@ _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(
 
 
 def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[str], object] | None = None) -> EventPart:
-    """Decode blocks of events; `modules` adds module forwards; errors go to `invalid` or, if None, are raised."""
+    """Decode blocks of events. `modules` adds module forwards. Errors go to `invalid`, or are raised if it is None."""
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
         check_utf8(array)
@@ -184,7 +184,7 @@ def _threads_of(frames: list[Any]) -> Values:
 
 
 def _ends_launch(flow: Any) -> bool:
-    """Return True if a flow ends at GPU work; the flow's id then repeats the event's correlation."""
+    """Return True if a flow ends at GPU work. The id of such a flow is the same as the event's correlation."""
     return flow.cat == LAUNCH_FLOW and not (type(flow.id) is int and flow.id >= GRAPH_ARROW)
 
 
@@ -201,7 +201,7 @@ class _AnyEvent(msgspec.Struct, gc=False):
 
 
 class _ExactEvent(_AnyEvent, gc=False):
-    """An event whose times keep all decimals, because doubles cannot represent fractions of µs since the epoch."""
+    """An event with decimal times, because a double since the epoch cannot represent fractions of a µs exactly."""
 
     ts: Decimal = Decimal(0)  # type: ignore[assignment]
     dur: Decimal = Decimal(0)  # type: ignore[assignment]
@@ -246,7 +246,7 @@ def _take_kept(phases: Counter[str], starts: list[bool], memory: list[Any]) -> N
 def _decode_sound(
     array: bytes | memoryview, columns: EventColumns, *, modules: bool, invalid: Callable[[str], object]
 ) -> None:
-    """Decode a block's valid events one by one; report invalid events and count them without their kind."""
+    """Decode the valid events in a block. Report each invalid event and count it as an event without a phase."""
     sound: list[bytes | msgspec.Raw] = []
     for text in decode_raws(array):
         try:
@@ -259,7 +259,7 @@ def _decode_sound(
 
 
 def _check(array: bytes, modules: bool) -> None:
-    """Raise the error that `decode_any` raises for an array with one event, but 100 times as fast."""
+    """Raise the same error as `decode_any` for an array with one event, but 100 times faster."""
     event: Any = _decode_any(array)[0]
     if event.ph == "X":
         if event.cat == PYTHON_CATEGORY and not (modules and event.name.startswith(MODULE)):
@@ -296,7 +296,7 @@ def _add(
     numbers: dict[str, IntColumn],
     allocated: dict[str, IntColumn],
 ) -> None:
-    """Add a block; `times` (ns): ts and dur of events, ts of flows and memory events, ts and dur of Python calls."""
+    """Add a block. `times` is (`ts`, `dur`, `flow_ts`, `memory_ts`, `frame_ts`, `frame_dur`), all in ns."""
     (events, at), (frames, frames_at), (flows, starts), (memory, memory_at) = kept
     ts, dur, flow_ts, memory_ts, frame_ts, frame_dur = times
     if ts.min(initial=0) < 0:
@@ -334,7 +334,7 @@ def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:
             return np.array(exact, np.int64)
     try:
         us = np.fromiter(values, np.float64, len(values))
-    except OverflowError:  # The number is an integer with hundreds of digits.
+    except OverflowError:  # Floats cannot represent an integer with hundreds of digits.
         us = np.array([np.inf])
     if np.any(np.abs(us) >= MAX_NS / 1000):
         raise msgspec.ValidationError(_TOO_LATE)

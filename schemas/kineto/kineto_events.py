@@ -16,30 +16,30 @@ from ...trace.conventions import CPU_CATEGORIES, MAX_DURATION_NS
 NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
 # Memory events have these integer arguments; they are −1 if not recorded.
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
-# These columns store strings as codes. Python calls have separate codes, so they do not change codes of other events.
+# These columns store strings as codes. Python calls have separate codes, so that other events keep the same codes.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
-RANKS = "ranks"  # In merged files from etplus, this key maps each rank (its process id) to its header.
-# Kineto defines these categories as runtime calls ("HPU host side runtime event"), whatever the event's name is.
+RANKS = "ranks"  # In merged files from etplus, this key maps each rank's process id to the rank's header.
+# Kineto defines these categories as runtime calls ("HPU host side runtime event"), regardless of the event's name.
 _HOST_SIDE = frozenset({"hpu_op"})
-# Only CPU operators and annotations have the first arguments, and only other events have the second ones.
+# `rf_id` and `seq` occur only on CPU operators and annotations, and the other arguments only on other events.
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")
 
 Codes = npt.NDArray[np.int32]
-# Values are a list with one value per event, or a column of positions and the list that they point into.
+# The values of a column: a list with one value per event, or indices and the list that they refer to.
 Values = list[Any] | tuple[IntColumn, list[Any]]
 _Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class EventPart:
-    spans: list[tuple[int, int, int]]  # Each block has a (begin, end, number of events).
-    events: _Columns  # columns of `EventTable`, except that `index` counts from the part's first event
+    spans: list[tuple[int, int, int]]  # (begin, end, number of events) of each block
+    events: _Columns  # columns of `EventTable`, but `index` counts from the first event of this part
     flows: _Columns
     memory: _Columns
     frames: _Columns
     values: dict[str, list[Any]]  # Maps each column in INTERNED to its strings, indexed by code.
-    phases: Counter[str]  # number of events per phase (`ph`) that are in no table
-    impossible_frames: int  # number of Python calls with impossible times, omitted from `frames`
+    phases: Counter[str]  # number of events without a table, by phase (`ph`)
+    impossible_frames: int  # number of Python calls that `frames` omits, because their times are impossible
 
 
 class EventColumns:
@@ -54,7 +54,7 @@ class EventColumns:
         self._memory: list[_Columns] = []
         self._frames: list[_Columns] = []
         self._spans: list[tuple[int, int, int]] = []
-        none = np.zeros(0, np.int64)  # Adding no events makes sure that all columns exist.
+        none = np.zeros(0, np.int64)  # Adding zero events creates all columns.
         self.add([], [], [], none, none)
         self.add_flows(none.astype(np.bool_), [], [], none, none)
         self.add_memory(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))
@@ -64,7 +64,7 @@ class EventColumns:
         self, category: Values, name: Values, thread: Values, ts: IntColumn, dur: IntColumn, *,
         at: IntColumn | None = None, **numbers: IntColumn,
     ) -> None:  # fmt: skip
-        """Append duration events (ph "X"); `at` lists positions of kept events in a block that the caller counts."""
+        """Append duration events (ph "X"). If `at` contains positions in a block, the caller updates `count`."""
         none = {} if len(numbers) == len(NUMBERS) else dict.fromkeys(NUMBERS, np.full(len(ts), -1, np.int64))
         texts = {"category": category, "name": name, "thread": thread}
         codes = {kind: self._codes(kind, values) for kind, values in texts.items()}
@@ -75,7 +75,7 @@ class EventColumns:
     def add_flows(
         self, start: npt.NDArray[np.bool_], category: Values, thread: Values, flow_id: IntColumn, ts: IntColumn
     ) -> None:
-        """Append flow events (ph "s" and "f"); `start` is True for "s", `flow_id` is −1 if unknown, `ts` is in ns."""
+        """Append flow events. `start` is True for ph "s", False for "f". `flow_id` is −1 if unknown. `ts` is in ns."""
         codes = {"category": self._codes("category", category), "thread": self._codes("thread", thread)}
         self._flows.append({"start": start, "id": flow_id, "ts": ts, **codes})
 

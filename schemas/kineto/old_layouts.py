@@ -1,11 +1,11 @@
-"""Convert events from other writers and from PyTorch 1.8 to 1.12 to PyTorch's current format.
+"""Convert events from PyTorch 1.8 to 1.12 and from other writers to PyTorch's current format.
 
-- PyTorch 1.8 to 1.12: categories "Operator", "Runtime", "Kernel", "Memcpy", "Memset"; threads as strings ("stream 7");
-  lowercase id names; profiler annotations recorded as operators (libkineto/src/output_json.cpp of 2021).
-- Begin and end events (phases "B" and "E") instead of one event with a duration.
-- Times written as strings.
-- PyTorch's profiler before Kineto: processes "CPU functions" and "CUDA functions", and no categories.
-- Ascend devices (torch_npu): device tasks without a category, and flows "async_npu" from operators to device tasks.
+- PyTorch 1.8 to 1.12 writes categories such as "Operator" and "Kernel", threads as strings ("stream 7") and id names in
+  lower case. These versions record profiler annotations as operators (libkineto/src/output_json.cpp of 2021).
+- Some writers use begin and end events (phases "B" and "E") instead of one event with a duration.
+- Some writers store times as strings.
+- PyTorch's profiler before Kineto writes no categories, and its processes are "CPU functions" and "CUDA functions".
+- Ascend's torch_npu writes device tasks without a category, and "async_npu" flows from operators to device tasks.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _PROPERTIES = {
     "multiProcessorCount": "numSms",
     "maxThreadsPerMultiProcessor": "maxThreadsPerMultiprocessor",
 }
-# PyTorch's own annotations have these prefixes. In old files, nothing else separates annotations from operators.
+# PyTorch's own annotations have these prefixes. In old files, only the prefix distinguishes annotations from operators.
 _ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(DataLoader\)#")
-# These tasks of Ascend devices do no work.
+# Tasks of Ascend devices that only wait for events or record them.
 _NPU_WAITS = frozenset({"EVENT_WAIT", "EVENT_RECORD", "NOTIFY_WAIT", "NOTIFY_RECORD"})
 _RENAMED = _CATEGORIES.keys() - _CATEGORIES.values()
 _OLD = re.compile(
@@ -62,7 +62,7 @@ _decode = msgspec.json.Decoder(Fields).decode
 
 
 def may_be_old(parts: Iterable[EventPart]) -> bool:
-    """Return True if events may have an old layout. Only `is_old` is certain, but it reads the whole text."""
+    """Return True if events may have an old layout. `is_old` gives a certain answer, but reads the whole text."""
     for part in parts:
         categories = set(part.values["category"])
         if part.phases["B"] or part.phases["E"] or "" in categories:
@@ -87,7 +87,7 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """Return the events in the current format and the same order, and how many begin events were closed."""
+    """Convert events to the current format, in the same order. Also return the number of closed begin events."""
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
         phase = _phase(text)
@@ -102,7 +102,7 @@ def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
 
 
 class _Edge(NamedTuple):
-    """A begin or end event and its time in µs; the converted event also gets the `args` of the end event."""
+    """A begin or end event and its time in µs. The converted event also gets the `args` of the end event."""
 
     ts: Decimal
     event: int
@@ -113,7 +113,7 @@ class _Edge(NamedTuple):
 
 
 def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
-    """Return duration (µs) and arguments per begin event; a named end closes the last begin of the same name."""
+    """Return the duration (µs) and arguments of each begin event. A named end closes the last begin with its name."""
     waiting: dict[Any, list[_Edge]] = defaultdict(list)
     ends: dict[int, tuple[Decimal, Fields]] = {}
     for edge in sorted(edges, key=lambda edge: edge.ts):
@@ -122,7 +122,7 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
             waiting[edge.place, edge.name].append(edge)
             continue
         begins = waiting[edge.place if edge.name is None else (edge.place, edge.name)]
-        while begins and begins[-1].event in ends:  # The event was already closed through the other list.
+        while begins and begins[-1].event in ends:  # An end already closed this event through the other list.
             begins.pop()
         if begins:
             begin = begins.pop()
@@ -133,7 +133,7 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
 class _DeviceTasks:
     def __init__(self) -> None:
         self.processes: dict[bytes, str] = {}  # Maps undecoded process ids to names.
-        self.flows: dict[bytes, int] = {}  # Maps undecoded flow ids (times in ns) to numbers from 1.
+        self.flows: dict[bytes, int] = {}  # Maps undecoded flow ids (times in ns) to consecutive numbers from 1.
         self.launches: dict[tuple[bytes, ...], int] = {}  # Maps (process, thread, time) of a flow's end to its number.
 
     def look_at(self, phase: Any, event: Fields) -> None:

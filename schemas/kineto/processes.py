@@ -1,7 +1,7 @@
-"""Split Kineto traces that contain several processes, because launch ids and flow ids are only unique per process.
+"""Split Kineto traces that contain several processes, because launch ids and flow ids are unique only per process.
 
-SGLang prefixes process ids with a label ("[TP00] 100"), TraceLens adds a multiple of a power of ten, files from etplus
-use the rank as the process id, and other tools keep the ids.
+To keep process ids apart, SGLang adds a label ("[TP00] 100") and TraceLens adds a multiple of a power of ten. In files
+from etplus, the process id is the rank. Other tools keep the ids.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def one_process(
     et_pid: int | None = None,
     et_rank: int | None = None,
 ) -> KinetoTrace:
-    """Return the trace, or one process of a merged trace. If several match, the process and rank of the ET decide."""
+    """Return the trace, or one process of a merged trace. If several match, use the process and rank of the ET."""
     ranks = processes_of(kineto)
     if not ranks:
         return kineto
@@ -70,7 +70,7 @@ def one_process(
 
 
 def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[int]]) -> list[int]:
-    """Return each process's rank: from etplus's header or labels, else by the order of devices and process ids."""
+    """Return each process's rank: from etplus's header or from labels, otherwise by order of device and process id."""
     stated, pids = kineto.header_value(RANKS), [label.number for label in labels]
     if isinstance(stated, dict) and all(str(pid) in stated for pid in pids):
         return pids
@@ -118,7 +118,7 @@ def _numbered(thread: tuple[int | str, int | str]) -> tuple[int | str, int | str
 
 
 def _header(kineto: KinetoTrace, pid: int) -> dict[str, msgspec.Raw]:
-    """Return a process's header: its own header in files from etplus, else the header without `_OF_ONE_RANK`."""
+    """Return the header of a process. If etplus did not write one per process, omit the keys in `_OF_ONE_RANK`."""
     stated = kineto.header_value(RANKS)
     own = stated.get(str(pid)) if isinstance(stated, dict) else None
     info = {key: value for key, value in kineto.distributed_info.items() if key not in _OF_ONE_RANK}
@@ -134,11 +134,11 @@ def _taken(table: _Table, rows: IntColumn) -> _Table:
 
 
 _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
-# Matches calls that the main process of a rank makes but its child processes do not make.
+# Matches calls that occur in the main process of a rank, but not in its child processes.
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
-_SKEW_NS = 20_000  # Clocks of host and device may differ by this much: a kernel may seem to start before its launch.
-# At least this share of a process's GPU events must match its launches; the higher share if only launches match.
-# Events that were launched before the recording cannot match.
+_SKEW_NS = 20_000  # Host and device clocks may differ by this much, so a kernel may seem to start before its launch.
+# At least _MOST of a rank's GPU events must match its launches; events launched before the recording cannot match.
+# A device is ambiguous if the matching shares of several ranks reach _NEARLY_ALL of the largest share.
 _MOST, _NEARLY_ALL = 0.75, 0.95
 
 
@@ -163,7 +163,7 @@ class ProcessOwners:
         events = self._events = kineto.events
         self._file = kineto.file
         self.code = {process: k for k, process in enumerate(dict.fromkeys(process for process, _ in events.threads))}
-        self.labels = list(map(Label.of, self.code))  # These are the distinct process ids, parsed.
+        self.labels = list(map(Label.of, self.code))  # the distinct process ids, parsed
         self.of_thread = np.array([self.code[process] for process, _ in events.threads], np.int64)
         self._runtime = events.runtime_mask()
         self._on_host = events.mask(CPU_CATEGORIES) | self._runtime
@@ -188,7 +188,7 @@ class ProcessOwners:
         found = found[np.isin(found, operators)]  # This drops processes that only have annotations.
         labels = [(self.labels[code], code) for code in self._hosts.tolist()]
         labeled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
-        if len(labeled) > 1:  # Labels also identify ranks without launches or steps.
+        if len(labeled) > 1:  # Labels also identify ranks that have no launches or steps.
             known = {self.labels[code].prefix for code in found.tolist()}
             more = [code for prefix, code in labeled.items() if prefix not in known]
             found = distinct(np.append(found, np.array(more, np.int64)))
@@ -212,12 +212,12 @@ class ProcessOwners:
 
     @cached_property
     def of_processes(self) -> IntColumn:
-        """For each process, the position of the rank that owns all its events; −1 if several ranks share it."""
+        """For each process, the index of the rank that owns all its events; −1 if several ranks own events."""
         return self._of_lanes(self.of_events)
 
     @cached_property
     def _of_processes(self) -> IntColumn:
-        """The rank of each process: the process itself, the rank with its label, or its parent process; −1 if none."""
+        """Rank of each process: the process itself, the rank with the same label, or the parent process; −1 if none."""
         owner = inverse_positions(len(self.labels), self.ranks)
         prefixes = [self.labels[code].prefix for code in self.ranks.tolist()]
         for code in np.flatnonzero(owner < 0).tolist():
@@ -257,7 +257,7 @@ class ProcessOwners:
         return [lost[self._process[lost] == code] for code in codes]
 
     def _by_launches(self, owner: IntColumn, gpu: IntColumn) -> None:
-        """Assign a device's events to the rank that launched nearly all; if devices are shared, to the only match."""
+        """Assign a device's events to the rank that launched most. If ranks share the device, assign unique matches."""
         lanes = self._lanes(owner, gpu)
         for rows in lanes:
             fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 class EventTexts(Protocol):
     def of(self, records: IntColumn) -> list[bytes]:
-        """Return the JSON objects of events by index; each contains at least `args`."""
+        """Return the JSON objects of the events with these indices. Each object contains at least `args`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class EventRecords:
         return self.read(index, lambda text: bytes(_decode_only_args(text).args))
 
     def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
-        """Yield the index and text of all events in these categories, including events that are not in the table."""
+        """Yield the index and JSON of every event in these categories, including events that the table omits."""
         texts, marks = self.texts, [f'"{category}"'.encode() for category in sorted(categories)]
         if isinstance(texts, RecordTexts):
             texts = SomeRecordTexts(texts, np.arange(len(texts)))
@@ -88,7 +88,7 @@ class EventTable:
     external_id: IntColumn
     rf_id: IntColumn  # values of `Record function id`; 0 if the ET observer was off
     seq: IntColumn
-    stream: IntColumn  # for events of CUDA graphs, the stream that ran the event
+    stream: IntColumn  # in CUDA graphs, the stream that ran the event
     device: IntColumn
     categories: list[str]
     names: list[str]
@@ -140,7 +140,7 @@ class FlowTable:
 class FrameTable:
     """Calls of Python functions and module forwards, in file order (recorded if with_stack=True)."""
 
-    index: IntColumn  # the call's position in `traceEvents`; negative if the file has no record of the call
+    index: IntColumn  # the call's position in `traceEvents`; negative if the file does not contain the call as an event
     ts: IntColumn  # in ns
     end: IntColumn  # in ns
     name: Codes  # indices into `names` of this table
@@ -192,9 +192,9 @@ class KinetoTrace:
     event_count: int  # number of entries in `traceEvents`
     events: EventTable
     flows: FlowTable
-    losses: tuple[Loss, ...] = ()  # the damage that tolerant reading repaired, and the data that it lost
+    losses: tuple[Loss, ...] = ()  # damage that was repaired, and data that was lost
     account: EventAccount = field(default_factory=EventAccount)
-    # If recorded, each pair contains the row of an operator and the row of an operator that reads its output.
+    # If recorded, each row contains an operator and another operator that reads its output.
     data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
     machine_pids: tuple[int, ...] = ()  # process ids of all ranks in the same recording
@@ -225,7 +225,7 @@ class KinetoTrace:
 
 
 def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
-    """Read a Kineto trace of any version, or a Perfetto trace; with `modules`, events include "nn.Module: …" calls.
+    """Read a Kineto trace of any version, or a Perfetto trace. If `modules` is True, also read "nn.Module: …" calls.
 
     `strict` refuses broken files instead of recovering the readable part.
     """
@@ -257,7 +257,7 @@ def _as_object(blob: Blob[Text]) -> Blob[Text]:
 def _read(document: Document, modules: bool) -> KinetoTrace:
     array = None if document.lenient else locate(document.text, "traceEvents")
     if array is not None:
-        with contextlib.suppress(*UNREADABLE):  # If an event or the layout is unusual, the slower parser decides.
+        with contextlib.suppress(*UNREADABLE):  # The slower parser handles unusual events and layouts.
             check_utf8(document.text[: array.body])
             check_utf8(document.text[array.end :])
             parts = list(document.parts(array, partial(read_events, modules=modules)))
@@ -330,11 +330,11 @@ def _build(
     )  # fmt: skip
 
 
-_DEEPEST = 50  # Deeper values become None. Values in real files are not this deep, and orjson refuses 254 levels.
+_DEEPEST = 50  # Deeper values become None. Values in real files have fewer levels, and orjson rejects 254 levels.
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:
-    """Make a value encodable: large integers become floats; infinite and too deeply nested values become None."""
+    """Make a value encodable. Large integers become floats; infinite and deeply nested values become None."""
     if level > _DEEPEST:
         return None
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Open exports of Nsight Systems as read-only SQLite databases, and read rows in blocks as numpy columns.
 
-A missing table counts as empty. Columns differ between versions, so columns that readers do not need are optional.
-Source: "SQLite Schema Reference" of the Nsight Systems User Guide,
+A missing table is treated as empty. Columns differ between versions, so only columns that every reader needs are
+required. Source: "SQLite Schema Reference" of the Nsight Systems User Guide,
 https://docs.nvidia.com/nsight-systems/UserGuide/index.html.
 """
 
@@ -45,8 +45,8 @@ _OPTIONAL = frozenset(
 )
 _BLOCK = 1 << 14  # At most this many rows are in memory as Python objects at the same time.
 _COPIED = 1 << 20
-# These limit SQLite instructions: the minimum, the number per byte of the file, and the number between two checks.
-# Real exports take 0.3 instructions per byte, while a malicious file with cyclic pages has endless rows.
+# Limits for SQLite instructions: the minimum, the number per byte of the file, and the number between checks.
+# Real exports need 0.3 instructions per byte. A malicious file with cyclic pages never ends.
 _STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
 _LONGEST = 1 << 24  # A value, such as a name, has at most this many bytes.
 _ROCPD = "give its trace: rocpd convert -i FILE --output-format pftrace, or record with --output-format pftrace"
@@ -54,7 +54,7 @@ _REMEDY = "export it again: nsys export --type sqlite --force-overwrite true REP
 
 
 class Database:
-    """The tables of an export; methods raise TraceFormatError for missing columns and values of the wrong type."""
+    """The tables of an export. Methods raise TraceFormatError for missing columns and for values of the wrong type."""
 
     def __init__(self, name: str, connection: sqlite3.Connection) -> None:
         self.name, self.table = name, ""
@@ -143,7 +143,7 @@ class Database:
 
 
 def is_nsys(source: Source | Blob[Text]) -> bool:
-    """Return True for a SQLite database, gzipped or not; False if it cannot be opened (its reader reports that)."""
+    """Return True for a SQLite database, gzipped or not. Return False on errors, because the reader reports them."""
     if isinstance(source, Blob):
         return is_sqlite(source.data[:_BLOCK])
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -159,7 +159,7 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
 @contextlib.contextmanager
 def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
     """Open an export for reading; gzipped files and bytes are first written to a temporary file."""
-    import sqlite3  # This import comes late because few links open a database.
+    import sqlite3  # This import is here because few links open a database.
 
     with contextlib.ExitStack() as stack:
         name, path = _file_of(source, stack, progress)
@@ -227,7 +227,7 @@ _CPU_TABLES = ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME")
 
 
 class NsysRank(FileRank):
-    """A process in an export, and one of its GPUs; readers accept it instead of a path."""
+    """A process in an export, and one of the process's GPUs. Readers accept this object instead of a path."""
 
 
 def find_ranks(source: Source) -> list[NsysRank]:
@@ -236,7 +236,7 @@ def find_ranks(source: Source) -> list[NsysRank]:
 
 
 def ranks_of(database: Database, path: str) -> list[NsysRank]:
-    """Return the ranks of an open export; a process that has no GPU work is a rank only if no process has any."""
+    """Return the ranks of an open export. Processes without GPU work are ranks only if no process has GPU work."""
     found = {pair for table in GPU_TABLES for pair in database.pairs(table, f"globalPid / {PROCESS}", "deviceId")}
     if not found:
         found = {pair for table in _CPU_TABLES for pair in database.pairs(table, f"globalTid / {PROCESS}", "-1")}

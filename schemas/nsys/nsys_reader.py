@@ -1,8 +1,8 @@
 """Read one process and GPU from an export of Nsight Systems into the event table of a Kineto trace.
 
-NVTX ranges become operators, annotations and modules; CUDA calls become runtime and driver calls; GPU events get
-Kineto's names. Events are indexed in this order: ranges, calls, kernels, copies, memsets, whole graphs,
-synchronization records, in row order within each kind.
+NVTX ranges become operators, annotations and modules. CUDA calls become runtime and driver calls. GPU events get
+Kineto's names. Events are numbered by kind: ranges, calls, kernels, copies, memsets, whole graphs, synchronization
+records. Events of the same kind keep the order of the rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_nsys(
 ) -> KinetoTrace:
     """Read one rank (a process and one of its GPUs) from the output of nsys export --type sqlite.
 
-    The only rank of a file matches any `rank`. If several ranks match, the process and rank of the ET decide.
+    If the file has only one rank, `rank` is ignored. If several ranks match, the process and rank of the ET decide.
     """
     with open_database(source, progress=progress) as database:
         every = ranks = ranks_of(database, "")
@@ -96,7 +96,7 @@ def _strange_time(events: EventTable) -> str:
 
 
 def _base_time(database: Database) -> int:
-    """Return the offset from times in the file to ns since the epoch; 0 if the start was not recorded."""
+    """Return the wall-clock time (ns since the epoch) of time 0 in the file; 0 if it was not recorded."""
     started = database.numbers("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
     zero = database.numbers("ANALYSIS_DETAILS", ("startTime",))["startTime"]
     if not len(started):
@@ -135,7 +135,7 @@ def _data_edges(ranges: RangeDetails) -> IntColumn:
 
 
 class _EventArguments:
-    """Creates the JSON of events, which contains only `args` (see `EventTexts`); ranges come first."""
+    """Creates the JSON of events with only `args` (see `EventTexts`). Ranges are the first events."""
 
     def __init__(self, ranges: RangeDetails, gpu: Sequence[GpuArguments]) -> None:
         self._ranges, self._gpu = ranges, [part for part in gpu if len(part)]
@@ -160,7 +160,7 @@ class _EventArguments:
         args: dict[str, Any] = {"Record function id": op_id} if op_id else {}
         args |= {"Sequence number": seq} if seq >= 0 else {}
         if ranges.sizes[event]:
-            shapes: list[list[int]] = []  # The list stays empty if the string was truncated.
+            shapes: list[list[int]] = []  # stays empty if the string was truncated
             with contextlib.suppress(*UNREADABLE):
                 shapes = msgspec.json.decode(ranges.shapes[ranges.sizes[event]], type=list[list[int]])
             args |= {"Input Dims": shapes, "Input type": [UNKNOWN_DTYPE if shape else "" for shape in shapes]}
@@ -184,7 +184,7 @@ _KERNEL = (
 
 
 class GpuArguments:
-    """The arguments of consecutive events of one kind ("kernel", "copy", "memset", "graph", "synchronization")."""
+    """The arguments of consecutive events of one kind: "kernel", "copy", "memset", "graph" or "synchronization"."""
 
     def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
         self.first, self._kind = first, kind
@@ -250,7 +250,7 @@ def add_gpu_work(database: Database, rank: NsysRank, events: EventColumns) -> li
 
 
 def add_synchronization(database: Database, rank: NsysRank, events: EventColumns) -> GpuArguments:
-    """Add synchronization records; waits for a CUDA event get the correlation and stream of the event's record.
+    """Add synchronization records. A wait for a CUDA event gets correlation and stream of the call that recorded it.
 
     The GPU is derived from the context, because `deviceId` was always 0 in recordings of several processes.
     """
@@ -320,12 +320,12 @@ def _of(labels: tuple[str, ...], number: int) -> str:
 
 
 def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> IntColumn:
-    """Return, for each wait, its event's last record with a smaller correlation; −1 if there is none."""
+    """For each wait, return the last record of the same event with a smaller correlation; −1 if there is none."""
     keys = [np.stack([columns["contextId"], columns["eventId"]], axis=1) for columns in (records, waits)]
     code = distinct_rows(*np.concatenate(keys).T)[1]
     ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]
     order = np.lexsort((records["correlationId"], ours))
-    # Records and waits are sorted together, so each wait follows its event's records with smaller correlations.
+    # Sorting records and waits together puts each wait after its event's records with smaller correlations.
     both = np.concatenate([ours, theirs])
     correlation = np.concatenate([records["correlationId"], waits["correlationId"]])
     is_wait = np.arange(len(both)) >= len(ours)

@@ -15,7 +15,7 @@ from ...trace.conventions import PYTHON_CATEGORY
 from ..kineto.kineto_events import EventColumns
 from .database import PROCESS, Database
 
-# Ranges that partly overlap others get this category; they cannot be calls, so they are only kept as events.
+# Ranges that partly overlap others get this category. Such ranges cannot be calls, so they are kept only as events.
 CROSSING = "nvtx_range"
 # Ranges with these event types (ENUM_NSYS_EVENT_TYPE) nest on their thread: NvtxPushPopRange, NvtxtPushPopRange.
 # Ranges of the second pair of types may overlap: NvtxStartEndRange, NvtxtStartEndRange.
@@ -25,14 +25,14 @@ _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", 
 
 @dataclass(frozen=True)
 class RangeDetails:
-    """Details of ranges that the event table has no columns for; ranges are the first events."""
+    """Details of ranges for which the event table has no columns. Ranges are the first events of the table."""
 
     op_id: IntColumn  # 0 if the range has no op id
     seq: IntColumn  # −1 if the range has no sequence number
     sizes: npt.NDArray[np.int32]  # indices into `shapes`; 0 if not recorded
     shapes: list[str]  # the distinct JSON strings of shapes; the first is ""
-    consumer: IntColumn  # the range that reads an input, for each input with a known producer
-    producer: IntColumn  # the op id of the call that produced this input
+    consumer: IntColumn  # For each input with a recorded producer, the range that reads the input.
+    producer: IntColumn  # the op id of the call that produced the input
 
 
 def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
@@ -69,7 +69,7 @@ def add_ranges(database: Database, process: int, events: EventColumns) -> RangeD
 
 
 def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the start/end ranges that are unfinished, change threads, or partly overlap push/pop ranges."""
+    """Return a mask of start/end ranges that cannot nest: unfinished, on two threads, or across a push/pop range."""
     of_process = f"globalTid / {PROCESS} = ? AND eventType IN "
     if not database.count("NVTX_EVENTS", f"{of_process} {_LOOSE}", process):
         return np.zeros(database.count("NVTX_EVENTS", f"{of_process} {_NESTED + _LOOSE}", process), np.bool_)
@@ -89,7 +89,7 @@ def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
 def _innermost(
     thread: IntColumn, start: IntColumn, end: IntColumn, nested: IntColumn, probed: IntColumn, at: IntColumn
 ) -> IntColumn:
-    """Return the innermost nested range that is open at time `at` on each probed range's thread; −1 if none."""
+    """Return the innermost nested range that is open at time `at` on the thread of each probed range; −1 if none is."""
     threads = np.concatenate([thread[nested], thread[probed]])
     begin, until = np.concatenate([start[nested], at[probed]]), np.concatenate([end[nested], at[probed]])
     row = np.concatenate([nested, np.full(len(probed), -1)])
@@ -114,7 +114,7 @@ _MODULE = re.compile(r"nn\.Module: |\{'Module': '([^']+)'|layer:(.+)", re.DOTALL
 
 class Range(NamedTuple):
     name: str  # the range's name without its arguments
-    category: str  # OPERATOR, ANNOTATION, or for a module the category of Python calls
+    category: str  # OPERATOR, ANNOTATION, or the category of Python calls for a module
     seq: int = -1  # autograd's sequence number; −1 if not recorded
     op_id: int = 0  # 0 if not recorded
     sizes: str = ""  # the shapes as a JSON string; "" if not recorded
@@ -122,7 +122,7 @@ class Range(NamedTuple):
 
 
 def read_range(text: str) -> Range:
-    """Parse a range. Of ranges with an op_id, those with a sequence number or an operator's name are operators."""
+    """Parse a range. A range with an op_id is an operator if it also has a sequence number or an operator's name."""
     found = _EMITTED.search(text)
     if found is None:
         module = _MODULE.match(text)

@@ -63,14 +63,14 @@ VERSION = {"etplus_columns": str(layout.FORMAT)}  # Every table has this metadat
 
 
 class ArrowTables:
-    """The tables of a trace, made on demand; `spans` adds columns: the position of each row's record in the ET+."""
+    """The tables of a trace, created on demand. `spans` adds the position of each row's JSON in the ET+."""
 
     def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:
         self.trace, self._spans = trace, spans
         self._arrow = library("pyarrow")
 
     def table(self, name: str) -> Any:
-        """Return a table of `TABLES`, except the records, as a `pyarrow.Table`."""
+        """Return any table in `TABLES`, other than the records, as a `pyarrow.Table`."""
         kinds = {table: kind for kind, table in layout.ROW_TABLES.items()}
         columns: dict[str, Any] = self._rows(kinds[name]) if name in kinds else getattr(self, f"_{name}")()
         own = layout.MEMORY if name == "memory" else {}

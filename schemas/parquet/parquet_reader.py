@@ -1,4 +1,4 @@
-"""Read traces that are stored as Parquet files: columns immediately, and the JSON of rows on demand."""
+"""Read traces that are stored as Parquet files. Columns are read immediately, and the JSON of rows on demand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_table(place: Place, table: str) -> None:
     path, found = place.of(table), hashlib.blake2b(digest_size=16)
     try:
         with path.open("rb") as file:
-            while block := file.read(1 << 20):  # Queries do not need the whole table in memory.
+            while block := file.read(1 << 20):  # Hashing in blocks avoids having the whole table in memory.
                 found.update(block)
     except OSError as error:
         raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
@@ -95,11 +95,11 @@ class _FolderReader:
             problem = f"its tables are inconsistent ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
         finally:
-            self.arrow.default_memory_pool().release_unused()  # Decoding took twice the memory of the trace.
+            self.arrow.default_memory_pool().release_unused()  # Decoding used twice the memory of the trace.
 
     def _trace(self) -> Trace:
         meta = self.meta
-        self._content(layout.EXCHANGES)  # This table is only checked, because the trace already has its data.
+        self._content(layout.EXCHANGES)  # This only checks the table; the trace already has its data.
         builder = TraceBuilder(self.name)
         builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
         tables = {kind: self._table(table) for kind, table in layout.ROW_TABLES.items()}
@@ -142,7 +142,7 @@ class _FolderReader:
         )  # fmt: skip
 
     def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]]:
-        """Return the code of each row's launch arguments (−1 if it has none), and the arguments by code."""
+        """Return each row's index into the distinct launch arguments (−1 if it has none), and these arguments."""
         table = StringTable()
         which = _codes(device.column("launch_args"), table)
         return scatter(self.meta.rows, _numbers(device, "row"), which), list(map(str.encode, table.values))
@@ -244,7 +244,7 @@ class _Text:
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
         begin, end = begin - self._begin[first], end - self._begin[first]
         found = [b""] * len(first)
-        for (piece, until), at in grouped(first, last):  # Rows that are sorted by time may alternate between pieces.
+        for (piece, until), at in grouped(first, last):  # Rows in order of time may alternate between pieces.
             text = b"".join(map(self._piece, range(piece, until + 1)))
             for row, b, e in zip(at.tolist(), begin[at].tolist(), end[at].tolist(), strict=True):
                 found[row] = text[b:e]
@@ -292,14 +292,14 @@ class _Header(Mapping[str, msgspec.Raw]):
 
 @dataclass(frozen=True)
 class _Stored:
-    """The records of a stored trace; the text of row i extends from `start[i]` to `end[i]`."""
+    """The records of a stored trace. The JSON of row i is the text from `start[i]` to `end[i]`."""
 
     text: _Text
     start: IntColumn
     end: IntColumn
     code: IntColumn  # each row's index into `signatures`; −1 if it has no signature
     signatures: Sequence[bytes]  # the distinct inputs and outputs, as JSON
-    sizes: IntColumn  # number of bytes that each row copies or sets; −1 for other rows
+    sizes: IntColumn  # size in bytes of each copy or memset; −1 for other rows
     launch: IntColumn  # each row's index into `launches`; −1 if it has no launch arguments
     launches: Sequence[bytes]  # the distinct launch arguments, as JSON
 
@@ -312,7 +312,7 @@ class _Stored:
 
     @cached_property
     def _uses(self) -> TensorUses:
-        """The tensors per signature; the last entry is for nodes that have none. Parts of the trace share them."""
+        """The tensors per signature, shared by parts of a trace. The last entry is for nodes without a signature."""
         return tensor_uses([*self.signatures, b"{}"])
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
@@ -336,12 +336,12 @@ def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:
 
 
 def _bytes(column: Any, binary: Any) -> list[bytes]:
-    """Return the strings of a column as bytes; uses a view, because `cast` imports Arrow's compute functions."""
+    """Return the strings of a column as bytes. Create a view, because `cast` imports Arrow's compute functions."""
     return [text for chunk in column.chunks for text in chunk.view(binary).to_pylist()]
 
 
 def _codes(column: Any, values: Sequence[str] | StringTable) -> npt.NDArray[np.int64]:
-    """Translate a column of strings to codes, which are positions in a list of all strings or codes of a table."""
+    """Convert a column of strings to codes. A code is an index into a list of strings, or a code of a `StringTable`."""
     known = {} if isinstance(values, StringTable) else {value: code for code, value in enumerate(values)}
     parts = [np.zeros(0, np.int64)]
     for part in column.chunks:

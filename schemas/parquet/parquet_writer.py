@@ -26,7 +26,7 @@ from .arrow_tables import VERSION, ArrowTables, arrow_bytes
 from .stored_folder import META
 from .stored_tables import FORMAT, RECORDS, TABLES, Meta, Place
 
-_CHUNK = 4 << 20  # Each compressed piece has this many bytes of text; readers cannot read less than a piece.
+_CHUNK = 4 << 20  # uncompressed size of a piece in bytes; readers must read a whole piece
 _FOREIGN = "give a new folder, or a folder that etplus wrote"
 
 
@@ -46,7 +46,7 @@ def write_rank(trace: Trace, folder: str | os.PathLike[str], rank: int) -> list[
 
 
 def check_place(folder: str | os.PathLike[str], *, rank: int | None = None, beside: Sequence[str] = ()) -> None:
-    """Raise an error if `write_parquet` would refuse the folder or pyarrow is missing; accept files in `beside`."""
+    """Raise an error if pyarrow is missing, or if the folder contains files that `beside` does not list."""
     library("pyarrow")
     check_folder(folder)
     try:
@@ -78,7 +78,7 @@ class _FolderWriter:
     def _write(self, name: str, table: Any) -> None:
         numbers = [field.name for field in table.schema if self.arrow.types.is_integer(field.type)]
         others = [field.name for field in table.schema if field.name not in numbers]
-        encodings = dict.fromkeys(numbers, "DELTA_BINARY_PACKED")  # Most columns of numbers are ascending.
+        encodings = dict.fromkeys(numbers, "DELTA_BINARY_PACKED")  # Most integer columns are in ascending order.
         packed = io.BytesIO()
         self.parquet.write_table(table, packed, compression="zstd", use_dictionary=others, column_encoding=encodings)
         self.digests[name] = _digest(packed.getbuffer())
@@ -109,7 +109,7 @@ class _FolderWriter:
                 at = offset_in(data, value)
                 header[key] = (at, at + len(memoryview(value)))
         summary = orjson.loads(bytes(root.get("etplus", b"{}")))
-        if trace.damage:  # This includes impossible times; no column stores them.
+        if trace.damage:  # The damage includes impossible times, because no column stores them.
             summary["damage"] = list(trace.damage)
         meta = Meta(
             FORMAT, len(trace), len(data), trace.names, trace.categories, trace.flat, list(trace.notes), summary,

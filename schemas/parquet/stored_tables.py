@@ -1,4 +1,4 @@
-"""The Parquet files of a trace and their columns, which the writer and the reader share."""
+"""The Parquet files of a trace and their columns. The writer and the reader share these definitions."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FORMAT = 2  # Readers refuse folders with another version of the format.
 # RECORDS contains the text of the ET+ file in pieces; SIGNATURES contains the distinct inputs and outputs of operators.
 RECORDS, SIGNATURES = "records", "signatures"
 
-# EXCHANGES contains a rank's communications, for queries about its job; FACTS is the metadata key of `StoredFacts`.
+# Queries about a job read a rank's communications from EXCHANGES. FACTS is the metadata key of `StoredFacts`.
 EXCHANGES, FACTS = "exchanges", "etplus_rank"
 
 ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # Maps each kind of row to its table.
 TABLES = (*ROW_TABLES.values(), "edges", "communications", EXCHANGES, "memory", "steps", SIGNATURES, RECORDS)
 VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # Queries can use these tables.
 
-# A table always contains these columns. It contains another column of `NODE_COLUMNS` if any row has a value for it.
+# Every table has these columns. Another column of `NODE_COLUMNS` is written if any row has a value for it.
 COLUMNS = {
     "calls": (
         "id parent name ts dur exclusive thread link rf_id fw_parent seq_id scope fw_tid kineto_event inter_thread_dep"
@@ -113,14 +113,14 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     etplus_columns: int  # the value of FORMAT when the file was written
     rows: int
     size: int  # number of bytes of the ET+ file
-    names: list[str]  # The index of a name is its code.
+    names: list[str]  # all names, indexed by code
     categories: list[str]
     flat: bool
     notes: list[str]
     summary: dict[str, Any]  # the `etplus` object in the root of the ET+ file
-    header: dict[str, tuple[int, int]]  # Maps other keys in the root to the (begin, end) of their values in the text.
-    digests: dict[str, str]  # Maps each file except the records to its blake2b digest in hexadecimal.
-    chunks: list[tuple[int, str]]  # Each piece of the text has a (start, blake2b digest).
+    header: dict[str, tuple[int, int]]  # Maps every other root key to the (begin, end) offsets of its value.
+    digests: dict[str, str]  # Maps each file, except the records, to its blake2b digest in hexadecimal.
+    chunks: list[tuple[int, str]]  # (start offset, blake2b digest) of each piece of the text
 
 
 class StoredDigests(msgspec.Struct):
@@ -128,18 +128,18 @@ class StoredDigests(msgspec.Struct):
 
 
 class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts about a rank that are stored in the metadata of its table of exchanges."""
+    """Facts about a rank, stored in the metadata of the rank's `exchanges` table."""
 
-    groups: list[Group]  # The index of a process group is its number.
+    groups: list[Group]  # process groups, indexed by number
     info: dict[str, Any]  # `backend`, `rank` and `world_size` from `distributedInfo`
     rank: int | None
-    begin_ns: int | None  # wall-clock time of the rank's first call in ns
+    begin_ns: int | None  # wall-clock time (ns) of the rank's first call
     digest: bytes
     times_recorded: bool = True
 
 
 class Place(NamedTuple):
-    """Location of a rank's files: the folder, or one folder per table and rank (`device/rank=3/part-0.parquet`)."""
+    """The location of a rank's files: a folder, or one folder per table and rank (`device/rank=3/part-0.parquet`)."""
 
     folder: Path
     rank: int | None = None
@@ -165,7 +165,7 @@ _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequ
 
 
 def stored_name(name: str, table: str = "") -> str:
-    """Return the stored name of a column; names of times end with the unit ("duration_ns")."""
+    """Return the stored name of a column. The name of a time ends with the unit ("duration_ns")."""
     if table == "memory":  # The name is not "start_ns", because memory events have no duration.
         return f"{name}_ns" if MEMORY[name].unit == "ns" else name
     column = NODE_COLUMNS.get(name)
@@ -211,7 +211,7 @@ def known_digest(place: Place, table: str) -> str | None:
 
 
 def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
-    """Return the facts about a rank, and its communications in the form of `communication_columns`."""
+    """Return the facts about a rank, and its communications in the form that `communication_columns` returns."""
     place = Place(stored.folder, stored.rank)
     path = place.of(EXCHANGES)
     arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
@@ -232,7 +232,7 @@ _WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size 
 
 
 def numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
-    """Return a numeric column with `none` for nulls, or raise ValueError; `to_numpy` would import pandas (slow)."""
+    """Return a numeric column with `none` for nulls, or raise ValueError. `to_numpy` would import pandas (slow)."""
     column = table.column(name)
     if (none is None and column.null_count) or str(column.type) not in _WHOLE:
         raise ValueError(name)

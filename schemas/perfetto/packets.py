@@ -17,7 +17,7 @@ from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 
 _PACKET = 0x0A  # tag of the field `packet` in the message Trace (protos/perfetto/trace/trace.proto)
 _WINDOW = 1 << 20
-_LARGEST = 1 << 28  # A packet has at most this many bytes; real packets have a few kB.
+_LARGEST = 1 << 28  # maximum size of a packet in bytes; real packets have a few kB
 _AGAIN = "record it again"
 
 
@@ -36,7 +36,7 @@ def text_of(field: str | bytes) -> str:
 
 
 def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and bytes of each packet in a decompressed trace; `name` is for messages."""
+    """Yield the offset and bytes of each packet in a decompressed trace. Error messages contain `name`."""
     window, first, at, end = b"", 0, 0, len(text)
     while at < end:
         if at - first + 16 > len(window) and first + len(window) < end:
@@ -65,10 +65,10 @@ CATEGORIES = {
     "EventRecord": "graph_event_node",
     "HostNode": "graph_host_node",
 }
-COMPUTE = 2  # Files of other programs contain this value of RenderStageCategory (InternedGpuRenderStageSpecification).
+COMPUTE = 2  # Other programs write this RenderStageCategory in an InternedGpuRenderStageSpecification.
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
-# These extra data stay strings even if they look like numbers, because the format stores every value as a string.
+# These arguments stay strings even if they look like numbers, because the format stores every value as a string.
 _TEXTS = frozenset(
     (
         "Collective name,Process Group Description,Process Group Name,Process Group Ranks,annotation,arch,dtype,"
@@ -83,7 +83,7 @@ def category_of_stage(name: str, category: int) -> str:
 
 
 def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the arguments of an event under Kineto's names; `names` maps iids to names of launch arguments."""
+    """Return the arguments of an event by Kineto's names. `names` maps interned ids to names of launch arguments."""
     args: dict[str, Any] = {"device": stage.gpu_id}
     for extra in stage.extra_data:
         name, value = text_of(extra.name), text_of(extra.value)
@@ -102,7 +102,7 @@ def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
 
 @cache
 def field_tags(message: str) -> dict[str, bytes]:
-    """Return the field tags of a Perfetto message by field name; `message` may be nested ("A.B")."""
+    """Map each field of a Perfetto message to its tag. `message` may be the name of a nested message ("A.B")."""
     found = protos()
     for name in message.split("."):
         found = getattr(found, name)

@@ -27,12 +27,12 @@ from ..text.text import Text
 from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 
 _BEGIN, _END = 1, 2  # values of TrackEvent.Type
-# Kineto's base times are multiples of this (libkineto/src/output_json.cpp); with the same base, times are the same.
+# Kineto's base times are multiples of this (libkineto/src/output_json.cpp). The same base gives the same times.
 _TRIMONTH_NS = 7_889_238 * 10**9
-_DOUBLE_NS = 256  # A double that contains today's time in ns since the epoch has this precision.
+_DOUBLE_NS = 256  # the precision of a double that contains today's time in ns since the epoch
 # Maps categories of rocprofv3 to categories of Kineto that have other names.
 _CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
-# Maps a column to the names of the argument in PyTorch (first) and in rocprofv3.
+# Maps each column to the names of its argument: first PyTorch's name, then names from rocprofv3.
 _ARGUMENTS = {
     "correlation": ("correlation", "corr_id", "correlation_id"),
     "stream": ("stream", "stream_ID", "stream_id", "queue"),
@@ -40,15 +40,15 @@ _ARGUMENTS = {
 }
 _WRITTEN = {"external_id": "External id", "rf_id": "Record function id", "seq": "Sequence number"}
 _NAMES = [_ARGUMENTS.get(key, (_WRITTEN.get(key, key),)) for key in NUMBERS]
-# The first item is an event's JSON record, `{"args": …}`; the second contains the undecoded values of its NUMBERS.
+# An event's JSON record `{"args": …}`, and the undecoded values of its NUMBERS.
 _Arguments = tuple[bytes, tuple[Any, ...]]
 _TOO_LONG = "events with a duration of over 104 days"
 _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
-_NO_TEXT = -(2**60)  # Python calls have this index, because their arguments are not kept.
-# The items are losses, known parts of a Kineto header, one `{"args": …}` per event, and columns of events and flows.
+_NO_TEXT = -(2**60)  # index of Python calls, because their arguments are not kept
+# Losses, known keys of a Kineto header, one `{"args": …}` per event, and the columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
 
@@ -76,7 +76,7 @@ def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
 
 @dataclass
 class _Slices:
-    """Begin and end events in file order, and the content of begin events; `args` of unwanted events are None."""
+    """Begin and end events in file order. Only begin events have `category`, `name` and `args` (None if unused)."""
 
     begins: list[bool] = field(default_factory=list)
     track: list[int] = field(default_factory=list)
@@ -98,7 +98,7 @@ class _Stage(NamedTuple):
 
 
 class _PacketReader:
-    """Collects packets, which `finished` combines; `written` is the number of bytes of arguments so far."""
+    """Collects packets for `finished` to combine. `written` is the number of bytes in all arguments so far."""
 
     def __init__(self, modules: bool) -> None:
         self.modules = modules
@@ -149,7 +149,7 @@ class _PacketReader:
 
     def _stage(self, stage: Any, sequence: PacketSequence, ts: int, number: int) -> None:
         specs = sequence.names["gpu_specifications"]
-        if not stage.stage_iid:  # The packet describes the stage inline, or it contains only a description.
+        if not stage.stage_iid:  # The packet describes the stage inline, or contains only descriptions.
             self.left_out["GPU events without a stage"] += stage.duration > 0
             return
         if stage.duration >= MAX_DURATION_NS:
@@ -220,7 +220,7 @@ class _PacketReader:
         return {number: of.pop() for number, of in found.items() if len(of) == 1} if several else {}
 
     def _ranks(self) -> list[int]:
-        """Return the process ids that are ranks; if an etplus file has several ranks, process names contain ranks."""
+        """Return the process ids that are ranks. If an etplus file has several ranks, process names show them."""
         named = [track.process for track in self.tracks.values() if track.HasField("process")]
         ranks = [process.pid for process in named if process.process_name == f"rank {process.pid}"]
         return ranks if len(ranks) == len(named) > 1 else []
@@ -264,15 +264,13 @@ def _numbers(args: list[_Arguments]) -> dict[str, IntColumn]:
 
 
 def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the position of each slice's end; −1 if the slice does not end.
+    """Return the index of each slice's end event; −1 if the slice does not end.
 
-    Slices on a track nest: an end closes the slice that began last (TrackEvent in Perfetto's documentation). However,
-    PyTorch writes the begins of many slices, then the ends in the same order. Then, ends are matched by position,
-    even if rounded times overlap.
+    Slices on a track nest, so an end event closes the slice that began last (TrackEvent in Perfetto's documentation).
+    However, PyTorch writes the begin events of many slices first, and then their end events in the same order. In that
+    case, begin and end events are matched by position, even if rounded times overlap.
 
-    Args:
-        begins: a mask of the events that begin a slice, in file order.
-        track, ts: the track and time (ns) of each begin and end event.
+    `begins` is a mask of the begin events, in file order. `track` and `ts` (ns) have one entry per event.
     """
     by_place = _by_place(begins, track, ts)
     return _by_nesting(begins, track, ts) if by_place is None else by_place
@@ -282,7 +280,7 @@ def _by_place(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) ->
     order = np.argsort(track, kind="stable")
     same = track[order][1:] == track[order][:-1]
     if np.all(ts[order][1:][same] >= ts[order][:-1][same]):
-        return None  # A writer of such files sorts tracks by time.
+        return None  # The writer sorted the track by time, so slices nest.
     bounds = np.flatnonzero(np.diff(begins.astype(np.int8), prepend=0, append=0))
     if len(bounds) % 2 or not len(bounds) or bounds[0] != 0:
         return None
@@ -315,7 +313,7 @@ def _by_nesting(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColumn) 
 _CLEARED = 1  # value of TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 _REALTIME, _BOOTTIME = 1, 6  # These are values of BuiltinClock; a packet without a clock uses BOOTTIME.
 _OF_SEQUENCE = range(64, 128)
-_ARGUMENT_NAMES = 1001  # This extension field of InternedData contains names of launch arguments.
+_ARGUMENT_NAMES = 1001  # the InternedData extension field that contains names of launch arguments
 _NAMED = ("event_categories", "event_names", "debug_annotation_names", "gpu_specifications")
 
 
@@ -328,7 +326,7 @@ class PacketSequence:
         self._clear()
 
     def _take_clocks(self, snapshot: Any) -> None:
-        """Read clock offsets from a snapshot; for clocks of the whole trace, only the first snapshot counts."""
+        """Read clock offsets from a snapshot. For a clock that the whole trace shares, use the first snapshot."""
         for clock in snapshot.clocks:
             if clock.clock_id in _OF_SEQUENCE:
                 self._own[clock.clock_id] = clock.timestamp
@@ -342,7 +340,7 @@ class PacketSequence:
                 self._shared.setdefault(clock.clock_id, clock.timestamp)
 
     def ns(self, packet: Any) -> int:
-        """Return a packet's wall-clock time. Call this once per packet, in order: incremental times add up."""
+        """Return a packet's wall-clock time. Call this once per packet, in order, because incremental times add up."""
         clock: int = packet.timestamp_clock_id or self.clock
         value: int = packet.timestamp
         if clock in self._own:
@@ -355,11 +353,11 @@ class PacketSequence:
         return value + (self._shared[_REALTIME] - self._shared[clock] if known else 0)
 
     def _clear(self) -> None:
-        # Maps a field of InternedData and an iid to the interned string (`gpu_specifications`: to name and category).
+        # Maps a field of InternedData and an iid to the interned string (`gpu_specifications`: name and category).
         self.names: dict[str, dict[int, Any]] = {kind: {} for kind in _NAMED}
         self.texts: dict[int, str] = {}
         self.arguments: dict[int, str] = {}  # Maps an iid to the name of the launch argument.
-        self.track, self.clock = 0, 0  # These defaults apply to packets that omit the values.
+        self.track, self.clock = 0, 0  # defaults for packets that omit these values
 
     def take(self, packet: Any) -> None:
         """Apply the state that a packet sets for itself and for later packets."""
@@ -382,7 +380,7 @@ class PacketSequence:
         self.arguments.update(_extension(data))
 
     def annotations(self, given: Any) -> dict[str, Any]:
-        """Return the arguments of a slice as plain values. Raise KeyError for an unknown interned name."""
+        """Return the arguments of a slice as plain Python values. Raise KeyError if an interned name is missing."""
         known = self.names["debug_annotation_names"]
         return {text_of(entry.name) or known[entry.name_iid]: self._value(entry) for entry in given}
 
@@ -400,7 +398,7 @@ class PacketSequence:
 
 
 def _extension(data: Any) -> Iterator[tuple[int, str]]:
-    from google.protobuf.unknown_fields import UnknownFieldSet  # The oldest supported version of protobuf lacks this.
+    from google.protobuf.unknown_fields import UnknownFieldSet  # The oldest supported protobuf lacks this.
 
     for unknown in UnknownFieldSet(data):  # type: ignore[attr-defined]
         if unknown.field_number == _ARGUMENT_NAMES and isinstance(unknown.data, bytes):

@@ -37,7 +37,7 @@ class FileRank:
 
 @dataclass(frozen=True)
 class ProcessRank(FileRank):
-    """A process in a merged Kineto trace; `timeline` is None until the process has been read."""
+    """A process in a merged Kineto trace. `timeline` is None until the process has been read."""
 
     timeline: KinetoTrace | None = field(default=None, repr=False, compare=False)
 
@@ -77,7 +77,7 @@ def listed(ranks: Sequence[FileRank]) -> str:
 
 
 class SeveralRanksError(UsageError):
-    """A file contains several ranks (`ranks`), but a single trace is needed."""
+    """Raised if a single trace is needed, but the file contains several ranks (`ranks`)."""
 
     def __init__(self, file: str, ranks: Sequence[FileRank]) -> None:
         self.file, self.ranks = file, ranks

@@ -39,12 +39,12 @@ _EMPTY = b" \t\r\n\x00"
 _BLOCK = 1 << 20
 _PROGRESS_DELAY_S = 2.0
 _KEPT_IN_MEMORY = 16 << 20
-_WITH_COLUMNS = 2  # A text and its columns take this many times the memory of the text.
+_WITH_COLUMNS = 2  # memory for a text and its columns, as a multiple of the text's size
 
 
 @dataclass(frozen=True)
 class Blob(Generic[D]):
-    """The content of an input; `broken_at` is the offset of damage in compressed input, None if there is none."""
+    """The content of an input. `broken_at` is the offset at which compressed input is damaged; None if it is intact."""
 
     name: str
     data: D
@@ -52,7 +52,7 @@ class Blob(Generic[D]):
 
 
 def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[bytes]:
-    """Read an input into memory and decompress it. If `trace`, refuse other formats and name them."""
+    """Read an input into memory and decompress it. If `trace` is True, refuse formats that are not traces."""
     blob = _open(source, sys.maxsize, progress)
     if trace:
         refuse_foreign(blob.name, blob.data[:HEAD])
@@ -63,7 +63,7 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
-    """Read a JSON file from etplus; return content and name. `problem` and `remedy` are for error messages."""
+    """Read a JSON file from etplus. Return the content and the file's name. Errors contain `problem` and `remedy`."""
     blob = load(source, trace=False)
     try:
         return msgspec.json.decode(blob.data, type=kind), blob.name
@@ -72,7 +72,7 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but leave a large text in its file or in a temporary file, and read slices from there."""
+    """Like `load`, but leave a large text in its own file or in a temporary file, and read slices from there."""
     blob = _open(source, _KEPT_IN_MEMORY, progress)
     refuse_foreign(blob.name, blob.data[:HEAD])
     return blob
@@ -129,7 +129,7 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
 
 
 def _refuse_holes(path: Path) -> None:
-    """Refuse a sparse file whose content is far larger than its size on disk."""
+    """Refuse a sparse file that contains far more data than it occupies on disk."""
     status = path.stat()
     if written := 512 * getattr(status, "st_blocks", 0):  # Some file systems report 0 blocks.
         Expansion(shown_name(path), "has holes and reads as").add(written, status.st_size)
@@ -153,7 +153,7 @@ def _gathered(stream: BinaryIO, name: str, kept: int) -> Text:
 
 
 class Bar:
-    """A progress bar that shows nothing; avoids importing tqdm, which takes as long as reading a small trace."""
+    """A progress bar that shows nothing. Importing tqdm would take the same time as reading a small trace."""
 
     def __enter__(self) -> Bar:
         return self
@@ -170,7 +170,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
     from tqdm import tqdm
 
     class Shown(tqdm):  # type: ignore[type-arg]
-        """A bar that does not start tqdm's monitor thread, which outlives the bar and makes forking unsafe."""
+        """A bar without tqdm's monitor thread. This thread would outlive the bar and make forking unsafe."""
 
         monitor_interval = 0
 
@@ -194,12 +194,12 @@ def write_all(file: IO[bytes], chunks: Iterable[bytes]) -> None:
 
 @contextlib.contextmanager
 def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file for writing; it appears under its name only when the block ends without an error.
+    """Open a file for writing. The file appears under its name only if the block ends without an error.
 
-    In a `transaction`, it appears at the end. A killed process leaves nothing behind if the system has unnamed files.
-    Missing folders are created, but removed on failure. A replaced file keeps its permissions. Names that end in
-    ".gz" are gzipped, and equal input gives equal bytes. "-" is standard output. Devices, pipes and link targets are
-    written in place.
+    In a `transaction`, the file appears when the transaction ends. If the process is killed, nothing is left behind,
+    provided that the system has unnamed files. Missing folders are created, and removed again on failure. A replaced
+    file keeps its permissions. If the name ends in ".gz", the file is gzipped, and the same input gives the same bytes.
+    "-" is standard output. Devices, pipes and link targets are written in place.
 
     Example:
         >>> with open_output("numbers.json.gz") as file:
@@ -266,7 +266,7 @@ class _Terminal(io.BufferedIOBase):
 
 @contextlib.contextmanager
 def _failing_as(target: Path, opened: Path) -> Iterator[None]:
-    """Report write errors as errors of `target`; errors of closed pipes and other files stay unchanged."""
+    """Report write errors as errors of `target`. Errors of closed pipes and of other files are not changed."""
     try:
         yield
     except BrokenPipeError:
@@ -283,7 +283,7 @@ _DISK_USED = 0.9  # A temporary file may use at most this share of the free disk
 
 
 class Spool:
-    """Collects a text in memory up to `kept` bytes, then in an unnamed file; `packed` is its compressed size."""
+    """Collects a text in memory, and in an unnamed file if it exceeds `kept` bytes. `packed` is its compressed size."""
 
     def __init__(self, name: str, kept: int, packed: int | None = None) -> None:
         self._name, self._packed = name, packed
@@ -292,7 +292,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._size = 0
         memory = available_memory()
-        # Joining the pieces takes twice their memory. The columns of a text in a file take about half its size.
+        # Joining the pieces takes twice their memory. If the text is in a file, its columns need half the text's size.
         self._limit = memory // 2 if self._kept >= memory else memory
         self._scarce = "memory"
 
@@ -343,7 +343,7 @@ class Spool:
 def gunzip(
     packed: Text, name: str = "<bytes>", *, kept: int = sys.maxsize, done: Callable[[int], object] | None = None
 ) -> tuple[Text, int | None]:
-    """Decompress all gzip members up to the first damage; return the text, and the damage's offset in `packed`."""
+    """Decompress all gzip members up to the first damage. Return the text and the offset of the damage in `packed`."""
     spool, watch = Spool(name, kept, len(packed)), Expansion(name)
     try:
         for piece, read in _sound(packed):

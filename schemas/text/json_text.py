@@ -19,7 +19,7 @@ _Matrix = npt.NDArray[np.uint8]
 Part = bytes | _Matrix  # A part is a constant string, or a matrix with one string per row.
 
 _SPACE, _POINT, _MINUS = b" .-"
-# For each number below 10,000, its four digits are stored as one uint32.
+# The four digits of each number below 10,000, stored as one uint32.
 _QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
 _POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))  # The number of powers ≤ n is the number of digits of n.
 
@@ -44,7 +44,7 @@ def _matrix(count: int, parts: Sequence[Part]) -> _Matrix:
 
 
 def integers(values: IntColumn, none: bytes = b"-1") -> _Matrix:
-    """Format integers, padded with spaces on the left; −1 becomes `none`. Other numbers must not be negative."""
+    """Format integers, padded with spaces on the left. −1 becomes `none`. No other negative numbers are allowed."""
     digits = _digits(np.abs(values), 1)
     negative = values < 0
     if not negative.any():
@@ -76,7 +76,7 @@ def microseconds(ns: IntColumn) -> _Matrix:
 
 
 def choice(index: npt.NDArray[np.integer[Any]], texts: Sequence[bytes]) -> _Matrix:
-    """Return, for each row, the string at the row's index, padded with spaces on the right."""
+    """Return the string at each row's index, padded with spaces on the right."""
     width = max(map(len, texts), default=0)
     table = np.frombuffer(b"".join(text.ljust(width) for text in texts), np.uint8).reshape(len(texts), width)
     chosen: _Matrix = table[index]
@@ -99,14 +99,14 @@ def _digits(values: IntColumn, least: int) -> _Matrix:
     return digits
 
 
-_EXACT_INTEGER = 2.0**53  # Doubles cannot represent all larger integers.
+_EXACT_INTEGER = 2.0**53  # Doubles cannot represent all integers above this limit.
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class NumberRows:
-    """Reads the numbers of similar objects together, because objects of doubles have the same length in MessagePack.
+    """Reads the numbers of similar objects together: in MessagePack, objects that contain only doubles have one length.
 
-    All numbers in `example` are doubles; `before` maps each column to the bytes that precede its number and type byte.
+    All numbers in `example` are doubles. `before` maps each column to the key before its type byte and number.
     """
 
     def __init__(self, example: msgspec.Struct, before: Mapping[str, bytes]) -> None:

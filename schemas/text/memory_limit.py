@@ -15,13 +15,13 @@ LIMIT = "ETPLUS_MEMORY_LIMIT"
 """Environment variable with the memory that a process may use, such as 512MB or 8 GB."""
 _UNITS = {f"{unit}{i}": (1024 if i else 1000) ** k for k, unit in enumerate(("", *"kmgt")) for i in ("", "i")}
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
-# Traces expand 10 to 40 times, while gzip allows 1000 times. An input that expands more than this is suspicious.
+# Gzip can expand data 1000 times, but traces expand only 10 to 40 times. An input that expands more is suspicious.
 _GROWTH = 200
 _STRETCH = 1 << 16  # This many bytes of gzip are checked together; writers start deflate blocks at least this often.
-_GROWN = 1 << 25  # This many suspicious bytes are tolerated, because reading them takes only seconds.
+_GROWN = 1 << 25  # number of suspicious bytes to tolerate, because reading them takes only seconds
 _INTERVAL_S = 0.1
 _SLACK = 1 << 28
-_WORTH_ASKING = 1 << 26  # For fewer bytes, finding out the available memory is not worth the time.
+_WORTH_ASKING = 1 << 26  # For fewer bytes, checking the available memory is not worth the time.
 _UNLIMITED = 1 << 62
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -33,7 +33,7 @@ def available_memory() -> int:
 
 
 def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy: str = "") -> None:
-    """Refuse work, described by `what`, if it needs `times` × `size` bytes and less memory is available."""
+    """Refuse work if it needs `times` × `size` bytes and less memory is available. Errors call the work `what`."""
     if size > _WORTH_ASKING and times * size > (free := available_memory()):
         problem = f"{what}: {size_text(size)}, but only {size_text(free)} of memory is available"
         usual = f"use a machine with more memory, or record fewer steps{or_raise_limit()}"
@@ -49,7 +49,7 @@ class Expansion:
         self._suspect_read = self._suspect = 0
 
     def add(self, read: int, made: int) -> None:
-        """Count bytes that were read and bytes made from them. Raise TraceFormatError if no trace expands that much."""
+        """Count bytes that were read and their expanded size. Raise TraceFormatError if no trace expands that much."""
         self._read += read
         self._made += made
         if self._read < _STRETCH and self._made < _GROWTH * _STRETCH:
@@ -67,7 +67,7 @@ class Expansion:
 
 @contextlib.contextmanager
 def capped_memory() -> Iterator[None]:
-    """Raise `MemoryError` in the block if it exceeds `LIMIT`, checked ten times per second of CPU time."""
+    """Raise `MemoryError` if the block uses more memory than `LIMIT`. Check ten times per second of CPU time."""
     allowed = _limit()
     _refuse_beyond_machine()
     if allowed >= _UNLIMITED or not hasattr(signal, "setitimer"):

@@ -24,8 +24,8 @@ from typing import Any, NoReturn, TypeVar
 T = TypeVar("T")
 
 _PROCESSES: ContextVar[int] = ContextVar("processes", default=1)
-_AHEAD = 2  # Each worker may be this many pieces ahead.
-_LOOK_S = 2  # After waiting for a result for this many seconds, the parent looks for killed workers.
+_AHEAD = 2  # Each worker may be this many pieces ahead of the results.
+_LOOK_S = 2  # If a result takes longer than this many seconds, the parent looks for killed workers.
 _SAFE_PATH = "PYTHONSAFEPATH"
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -43,11 +43,11 @@ def processes(count: int) -> Iterator[None]:
 def parallel_map(
     work: Callable[[int], T], count: int, *, most: int = sys.maxsize
 ) -> AbstractContextManager[Iterator[T]]:
-    """Yield an iterator over `work(0)` to `work(count − 1)`; the results do not depend on the number of processes.
+    """Yield an iterator over `work(0)` to `work(count − 1)`. The results do not depend on the number of processes.
 
-    This process does every n-th piece, and forked workers do the rest. If it cannot fork, it does all pieces. If
-    a worker is killed, this process does its piece. Results and errors are pickled, `work` is not. Workers end with the
-    block.
+    With n processes, this process computes every n-th piece, and forked workers compute the others. If forking fails,
+    this process computes all pieces. If a worker is killed, this process computes the worker's piece. Results and
+    errors are pickled, but `work` is not. Workers end with the block.
     """
     return closing(_results(work, count, min(_PROCESSES.get(), most, count)))
 
@@ -60,10 +60,10 @@ def may_fork() -> bool:
 def local_pool(
     workers: int, setup: Callable[..., None] | None = None, *arguments: Any
 ) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of processes, which end with the block; each process first calls `setup` with the arguments.
+    """Yield a pool of processes that ends with the block. Each process first calls `setup` with the arguments.
 
-    The workers also end on an error in the block or if this process ends; running tasks get a `SystemExit` to clean up.
-    Raise OSError or NotImplementedError if no process can be started.
+    The workers also end if the block raises an error or this process ends. Running tasks get a `SystemExit`, so they
+    can clean up. Raise OSError or NotImplementedError if no process can start.
     """
     forks = may_fork()
     context: Any = copy(multiprocessing.get_context("fork" if forks else "spawn"))
@@ -75,9 +75,9 @@ def local_pool(
             pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
         try:
             with _signals_held_back():
-                pool.submit(int)  # This forks all processes before the pool's thread starts.
-            if forks:  # Otherwise, the pool waits forever if a worker ends in the middle of a result.
-                with suppress(AttributeError):  # The attribute is not part of Python's public interface.
+                pool.submit(int)  # Submitting forks all processes before the pool's thread starts.
+            if forks:  # While the writer is open, the pool waits forever if a worker ends in the middle of a result.
+                with suppress(AttributeError):  # Python does not document this attribute.
                     pool._result_queue._writer.close()  # type: ignore[attr-defined]
             yield pool
         except BaseException:
@@ -151,7 +151,7 @@ def _set_up(
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End the task and remove its files. The pool treats this as a result, so the worker ends a second later."""
+    """End the task and remove its files. The pool treats it as a result, so an alarm ends the worker after a second."""
     if hasattr(signal, "alarm"):
         signal.alarm(1)
     raise SystemExit(128 + signal.SIGTERM)
@@ -190,7 +190,7 @@ def _shared_results(pool: ProcessPoolExecutor, work: Callable[[int], T], count: 
 
 
 def _failure(task: Future[bytes], pool: ProcessPoolExecutor) -> BaseException | None:
-    """Wait for a task. If a worker is killed while it sends a result, it blocks the others, so they are ended."""
+    """Wait for a task. A worker that is killed while it sends a result blocks all other workers, so kill them."""
     while not futures_wait([task], _LOOK_S).done:
         workers = [*(getattr(pool, "_processes", None) or {}).values()]
         if wait([worker.sentinel for worker in workers], 0):
@@ -204,7 +204,7 @@ def _do_here(work: Callable[[int], T], i: int) -> T:
         return work(i)
 
 
-# This worker runs this function. Workers inherit it by forking, because it cannot be pickled.
+# This worker runs this function. Workers inherit the function by forking, because it cannot be pickled.
 _in_worker: Callable[[int], Any]
 
 
@@ -214,7 +214,7 @@ def _assign(work: Callable[[int], Any]) -> None:
 
 
 def _do_in_worker(i: int) -> bytes:
-    """Return the pickled result. The pool could pickle it, but would print errors instead of raising them."""
+    """Return the pickled result. If the pool pickled the result, it would print errors instead of raising them."""
     try:
         result = True, _do_here(_in_worker, i)
     except Exception as error:

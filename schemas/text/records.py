@@ -1,8 +1,9 @@
 """Split the array of records in a trace file ("nodes", "traceEvents") into the JSON of each record, without parsing.
 
-The array is cut at the separator that its writer uses between records: from "}" to the next record's first quoted key.
-Strings do not contain the separator, but nested arrays may. A block that ends there fails to decode; readers then use
-`parse_records`. Inside blocks, the separator is only used in indented files, where it differs for nested objects.
+The array is cut at the separator that the writer uses between records, from "}" to the first quoted key of the next
+record. Strings do not contain the separator, but nested arrays may. If a block ends in a nested array, decoding fails,
+and readers use `parse_records`. Blocks are cut further only in indented files, because nested objects have another
+separator there.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _FIRST_RECORD = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 Places = npt.NDArray[np.unsignedinteger[Any]]
 Span = tuple[int, int]
-# A block has the begin and end of consecutive records, and their JSON array. The array is valid until the next block.
+# A block is (begin, end, JSON array) of consecutive records. The array is valid until the next block.
 Block = tuple[int, int, memoryview]
 
 
@@ -65,7 +66,7 @@ class RecordArray:
     header: dict[str, msgspec.Raw]  # the document's other keys and their undecoded values
 
     def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
-        """Yield spans of whole records, each slightly longer than `size`; `within` is a larger span to split."""
+        """Yield spans of whole records, each slightly longer than `size`. `within` selects a part of the array."""
         at, end = within or (self.start, self.end)
         closer = len(self.separator) - len(self.separator.lstrip(_BLANK)) + 1
         while at < end:
@@ -91,7 +92,7 @@ class RecordArray:
 
 
 class RecordTexts:
-    """The JSON of records in a document; `blocks` lists begin, end and number of records per block."""
+    """The JSON of records in a document. `blocks` contains (begin, end, number of records) for each block."""
 
     def __init__(
         self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
@@ -102,7 +103,7 @@ class RecordTexts:
         self._spans = [(begin, end) for begin, end, _ in blocks]
         self.first: IntColumn = np.concatenate(([0], np.cumsum([count for _, _, count in blocks], dtype=np.int64)))
         self._recent: OrderedDict[int, _Placed] = OrderedDict()
-        self._found: dict[int, tuple[Places, Places]] = {}  # These take about 8 bytes per record.
+        self._found: dict[int, tuple[Places, Places]] = {}  # Positions take about 8 bytes per record.
 
     @staticmethod
     def joined(texts: list[bytes], size: int = 1024) -> RecordTexts:
@@ -123,7 +124,7 @@ class RecordTexts:
         return _arrays(self._text, self._spans)
 
     def cut(self, block: int) -> tuple[bytes, list[bytes]]:
-        """Return the common prefix of a block's records, and each record without this prefix and the closing brace."""
+        """Return the prefix that a block's records share, and each record without the prefix and the closing brace."""
         begin, end = self._spans[block]
         text = self._text[begin:end]
         pieces = text.split(self._separator) if self._separator else []
@@ -149,7 +150,7 @@ class RecordTexts:
         return result
 
     def tensors_of(self, records: IntColumn) -> list[bytes]:
-        """Return JSON that contains at least the inputs and outputs of the records."""
+        """Return JSON that contains at least the inputs and outputs of each record."""
         return self.of(records)
 
     def _count(self, block: int) -> int:
@@ -191,14 +192,14 @@ class _Placed(NamedTuple):
 
 
 def _places(text: bytes, separator: bytes) -> IntColumn:
-    """Find all occurrences of the separator with numpy, which is faster than one `find` per record."""
+    """Find all occurrences of the separator with numpy, because one `find` per record is slower."""
     brace = separator.find(b"}")
     last = len(text) - len(separator)
     if brace < 0 or last < 0:
         return np.zeros(0, np.int64)
     values = np.frombuffer(text, np.uint8)
     at = np.flatnonzero(values[brace : brace + last + 1] == separator[brace])
-    for k in (*range(brace + 1, len(separator)), *range(brace)):  # Bytes after the brace are the most specific ones.
+    for k in (*range(brace + 1, len(separator)), *range(brace)):  # Bytes after the brace exclude the most positions.
         at = at[values[at + k] == separator[k]]
     return at
 
@@ -217,7 +218,7 @@ def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn
 
 
 def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
-    """Yield the spans as JSON arrays in a shared buffer; allocating a buffer per span is slower."""
+    """Yield the spans as JSON arrays in a shared buffer, because allocating a buffer per span is slower."""
     room = bytearray()
     for begin, end in spans:
         size = end - begin + 2

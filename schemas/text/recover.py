@@ -1,7 +1,7 @@
-"""Read trace files tolerantly: if strict reading fails, recover a valid JSON document and count the losses.
+"""Read trace files tolerantly. If strict reading fails, recover a valid JSON document and count the losses.
 
-The array is cut where records begin, which the layout shows even if strings or brackets are broken. Valid blocks are
-copied; `repair` fixes the records of invalid blocks one by one.
+The array is cut at the start of records, because the layout shows these places even if strings or brackets are broken.
+Valid blocks are copied, and `repair` fixes the records of invalid blocks one by one.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class Loss:
 
 
 class Recovered(NamedTuple):
-    data: bytes  # JSON; a lost record becomes "{}" in `traceEvents` (to keep positions), but is removed from `nodes`
+    data: bytes  # JSON; lost records are removed from `nodes`, but become "{}" in `traceEvents` to keep positions
     losses: tuple[Loss, ...]  # one entry per kind of loss; () if the file was valid
 
 
 def damage_of(*traces: Any) -> tuple[str, ...]:
-    """Return sentences about losses in traces, each with the file's name; ET+ files store these sentences."""
+    """Return a sentence for each loss in the traces, with the name of the file. ET+ files store these sentences."""
     return tuple(f"{PurePath(trace.file).name} is broken: {loss}" for trace in traces for loss in trace.losses)
 
 
@@ -176,7 +176,7 @@ class _Salvage:
             self._head = b'{%b"%b":[' % (_simple_fields(head), self.key.encode())
 
     def _learn_layout(self, opening: int) -> None:
-        # This excludes values (objects after a colon) and attributes of nodes (objects that contain "type").
+        # Do not match values (objects after a colon) or attributes of nodes (objects that contain "type").
         form = rb'%b\s*(\{(%b)"%b"\s*:(?!\s*"[^"]*"\s*,\s*"type"))'
         for keys in self.layout.any_key, FREE.any_key:
             any_start = re.compile(form % (rb"[^:\s]", rb"\s*", keys))
@@ -184,7 +184,7 @@ class _Salvage:
             if not spaces:
                 continue
             space = Counter(spaces).most_common(1)[0][0]
-            # Without a line break, a comma or bracket is required: JSON in a string may look like a record.
+            # Records on one line must follow a comma or bracket, because JSON in a string may look like a record.
             before = rb"[^:\s]" if b"\n" in space else rb"[}\],\[]"
             self._start = re.compile(form % (before, re.escape(space), keys))
             return
@@ -289,7 +289,7 @@ class _Salvage:
         return 0
 
     def _closing_bracket(self, at: int) -> int | None:
-        """Return the first "]" at or after `at` that is followed by a valid rest of the document."""
+        """Return the first "]" at or after `at` that is followed by a valid end of the document."""
         return next((closer for closer in self._closers if closer >= at), None)
 
     @cached_property
@@ -327,7 +327,7 @@ def _simple_fields(text: bytes) -> bytes:
     return b"".join(found.group() + b"," for found in _SIMPLE_FIELD.finditer(text, 0, _SAMPLE))
 
 
-# Bytes per part: at most, at least; and the number of parts that a document should have if it is large enough.
+# Maximum and minimum size of a part in bytes, and the minimum number of parts of a large document.
 _PART, _LEAST_PART, _FEWEST = 4 << 20, 1 << 20, 8
 _WORTH_A_PROCESS = 4 << 20  # For fewer bytes, starting a process costs more time than it saves.
 _KINDS = {"nodes": ("an Execution Trace", "--et-file"), "traceEvents": ("a Kineto trace", "--kineto-file")}
@@ -344,7 +344,7 @@ _OFFSET = re.compile(r" ?\(byte (\d+)\)")
 class Document:
     name: str
     text: Text
-    lenient: bool = False  # If True, errors of invalid records go to `dropped`; if False, the first error is raised.
+    lenient: bool = False  # If True, readers add errors of records to `dropped` instead of raising the first error.
     losses: tuple[Loss, ...] = ()  # the losses that were found so far
     progress: bool = False
     dropped: list[str] = field(default_factory=list)  # errors of the records that a lenient reader dropped
@@ -370,7 +370,7 @@ class Document:
 def read_tolerantly(
     blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
 ) -> T:
-    """Run a reader on a file without recovery; if it raises an error in UNREADABLE, run it on the recovered text."""
+    """Run a reader on a file without recovery. If it raises an error in UNREADABLE, run it on the recovered text."""
     expected = _KINDS[key][0]
     losses: tuple[Loss, ...] = ()
     if blob.broken_at is not None:

@@ -1,7 +1,8 @@
 """Repair a broken JSON object, using the layout of trace writers to find the end of broken strings.
 
-PyTorch's Execution Trace writer and Kineto do not escape names. A quote then ends a string only if a comma and a known
-key, or the closing bracket of the record, follows. The code does not recurse, and each attempt reads the text once.
+PyTorch's Execution Trace writer and Kineto do not escape names. In such files, a quote ends a string only before a
+comma and a known key, or before the record's closing bracket. The code does not recurse. Each attempt reads the text
+once.
 """
 
 from __future__ import annotations
@@ -64,17 +65,17 @@ _skim = msgspec.json.Decoder(list[_Nothing]).decode
 
 
 def is_valid(text: bytes) -> bool:
-    """Return True if the text consists of objects separated by commas, in JSON that all strict decoders accept."""
+    """Return True if the text is a comma-separated list of objects that all strict JSON decoders accept."""
     try:
         orjson.loads(b"[" + text + b"]")
-        _skim(b"[" + text + b"]")  # This refuses values other than objects, and nesting that only orjson accepts.
+        _skim(b"[" + text + b"]")  # This refuses values that are not objects, and nesting that only orjson accepts.
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 
 
 def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
-    """Repair the object that begins at `start` and ends before `limit`; None if it is incomplete or its end unclear."""
+    """Repair the object that begins at `start` and ends before `limit`. Return None if there is no clear end."""
     if data[start : start + 1] != b"{":
         return None
     for reading in _READINGS:
@@ -98,8 +99,8 @@ class _GiveUpError(Exception):
 
 
 class _Reading(NamedTuple):
-    sound: bool  # True if the object is assumed to be valid
-    known: bool  # True if a top-level string ends only before a key of the layout
+    sound: bool  # True if the object is assumed to be valid JSON
+    known: bool  # True if a top-level string ends only before a known key
     escapes: bool  # True if a backslash escapes a quote
 
 
@@ -120,7 +121,7 @@ class _Scan:
         self.out: list[bytes] = []
         self.flaws: list[Flaw] = []
         self._suspects: list[bytes] = []
-        self._open = bytearray()  # the closing brackets that must follow
+        self._open = bytearray()  # the closing brackets that must follow, innermost last
         self._filled: list[bool] = []  # True for each open bracket that already contains an item
         self._comma = False
         self._key = b""
@@ -144,7 +145,7 @@ class _Scan:
                 self._item(char)
 
     def is_plausible(self, text: bytes) -> bool:
-        """Return True if the record is complete and no key of the record is inside a string."""
+        """Return True if the record is complete and its strings do not contain a key that the record lacks."""
         record = orjson.loads(text)
         swallowed = (key for suspect in self._suspects for key in self.layout.swallowed.findall(suspect))
         return self.layout.is_whole(record) and all(key.decode() in record for key in swallowed)
@@ -225,7 +226,7 @@ class _Scan:
         self._value(self.data[self.at])
 
     def _leave_for(self, key: bytes) -> None:
-        """Close arrays that contain a key, and inner objects that contain a key of the outermost object."""
+        """Close arrays in which a key occurs, and inner objects in which a key of the outermost object occurs."""
         depth = len(self._open)
         if key in self.layout.outer and not self.reading.sound:
             depth = 1
@@ -272,7 +273,7 @@ class _Scan:
             pattern = ENDS_LOOSELY
         far = self.limit if self.reading.sound else min(self.limit, self.at + _LONGEST_BROKEN)
         found = pattern.search(self.data, self.at + 1, far)
-        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # The text after it must be in range.
+        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # The next key must be in range.
             at = before = found.start()
             while self.reading.escapes and self.data[before - 1] == ord("\\"):
                 before -= 1
@@ -282,7 +283,7 @@ class _Scan:
         raise _GiveUpError
 
     def _suspect(self, text: bytes) -> None:
-        """Give up if a string lost its closing quote, so that it seems to contain the next strings."""
+        """Give up if the string lacks its closing quote and therefore contains the strings after it."""
         if len(self._open) == 1 and self.layout.texts:
             self._suspects.append(text)
             if self._key not in self.layout.texts:
@@ -296,12 +297,12 @@ class _Scan:
         rest = _ESCAPE.sub(b"", raw)
         control = _CONTROL.search(raw)
         if control and _HOLE.search(raw):
-            raise _GiveUpError  # The missing bytes may affect more than this string.
+            raise _GiveUpError  # A hole of NUL bytes may affect more than this string.
         quote = b'"' in rest
-        # A writer that leaves one character unescaped escapes nothing, so "C:\new" contains no line break.
+        # If a writer leaves one character unescaped, it escapes none, so "C:\new" does not contain a line break.
         literal = quote or b"\\" in rest or bool(control and b'\\"' not in raw and b"\\\\" not in raw)
         if literal and self.reading.escapes and b'\\"' in raw:
-            raise _GiveUpError  # Nothing is escaped, so the quote may end the string.
+            raise _GiveUpError  # The writer escapes no characters, so the quote may end the string.
         if literal and b"\\" in raw:
             self._flaw("backslash", offset, raw)
             raw = raw.replace(b"\\", b"\\\\")
@@ -340,7 +341,7 @@ _NEVER = re.compile(rb"(?!)")
 @dataclass(frozen=True)
 class RecordLayout:
     keys: tuple[bytes, ...] = ()  # all possible keys; () if there can be any keys
-    texts: frozenset[bytes] = frozenset()  # keys with arbitrary strings from the traced program as values
+    texts: frozenset[bytes] = frozenset()  # keys with values that may contain any string from the traced program
     # These keys occur only in the outermost object. If one occurs in a nested object, a closing bracket is missing.
     outer: frozenset[bytes] = frozenset()
     # This function returns True if a decoded record has all required keys.
@@ -352,17 +353,17 @@ class RecordLayout:
 
     @cached_property
     def ends_at_top(self) -> re.Pattern[bytes]:
-        """The pattern of a quote that can end a top-level string of the object."""
+        """Matches a quote that can end a string at the top level of the object."""
         return re.compile(rb'"(?=\s*(?:,\s*"%b"\s*:|%b))' % (self.any_key, _END_OF_OBJECT))
 
     @cached_property
     def more_keys(self) -> re.Pattern[bytes]:
-        """The pattern of text after a bracket that shows that the bracket does not end the object."""
+        """Matches text after a bracket that shows that the object goes on after the bracket."""
         return re.compile(rb'\s*,\s*"%b"\s*:' % self.any_key)
 
     @cached_property
     def swallowed(self) -> re.Pattern[bytes]:
-        """The pattern of a key inside a string, which shows that the string's real end is earlier."""
+        """Matches a key inside a string. Such a key shows that the string really ends earlier."""
         return re.compile(rb'\b(%b)"\s*:' % self.any_key) if self.keys else _NEVER
 
 

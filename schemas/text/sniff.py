@@ -33,11 +33,11 @@ _EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
-# Field 1 with a length has this tag: packets of a Perfetto trace, planes of an XSpace, version of a GlobalMetadata.
+# Packets of a Perfetto trace, planes of an XSpace and the version of a GlobalMetadata have this tag.
 _PACKET = 0x0A
 _PACKETS_TESTED = 4
 _PRINTABLE = re.compile(rb"[ -~]+")
-# An XPlane has these tags: id, name, lines, event_metadata, stat_metadata, stats (tsl/profiler/protobuf/xplane.proto).
+# Tags of id, name, lines, event_metadata, stat_metadata and stats in an XPlane (tsl/profiler/protobuf/xplane.proto).
 _PLANE_FIELDS = (0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32)
 
 _READ = (
@@ -47,7 +47,7 @@ _READ = (
 _UNPACK = f"unpack it and give the trace inside; {_READ}, gzipped or not"
 _NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
 _SNAPSHOT = "a PyTorch memory snapshot, which contains no operator times", f"give a trace of torch.profiler; {_READ}"
-# Each entry has a pattern of a file's first bytes, the format's name with an article, and what the user can do.
+# Each entry has a pattern of a file's first bytes, the name of the format with an article, and advice for the user.
 _BEGINNINGS = (
     (rb"\x89PNG\r\n", "a PNG image", _READ),
     (rb"\xff\xd8\xff", "a JPEG image", _READ),
@@ -107,7 +107,7 @@ def has_byte_order_mark(head: bytes) -> bool:
 
 
 def as_utf8(text: bytes) -> bytes:
-    """Convert a text to UTF-8, drop its byte order mark, and drop its last character if it is incomplete."""
+    """Convert a text to UTF-8. Drop the byte order mark, and drop the last character if it is incomplete."""
     return b"".join(_in_utf8([text])) if has_byte_order_mark(text) else text
 
 
@@ -139,7 +139,7 @@ def _unpacked(file: BinaryIO) -> Iterator[bytes]:
 
 
 def is_text(head: bytes) -> bool:
-    """Return True if a file begins with 16 bytes of text; False for shorter files."""
+    """Return True if a file begins with 16 bytes of text. Shorter files give False."""
     return _TEXT.match(head) is not None
 
 
@@ -184,7 +184,7 @@ def begins_like_nodes(head: bytes) -> bool:
 
 
 def is_chakra(head: bytes) -> bool:
-    """Return True if bytes begin like a Chakra trace: the length of a GlobalMetadata, then its version."""
+    """Return True if bytes begin like a Chakra trace, with the length of a GlobalMetadata and its version."""
     size, body = varint(head, 0)
     version, begin = varint(head, body + 1)
     text = head[begin : begin + version]
@@ -223,7 +223,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Return True for an XSpace: its planes have names, and their field 1 is a number, not a message as in Perfetto."""
+    """Return True for an XSpace. Its planes have names, and their field 1 is a number (in Perfetto, a message)."""
     if head[:1] != bytes([_PACKET]):
         return False
     size, at = varint(head, 1)
@@ -243,7 +243,7 @@ def _is_xspace(head: bytes) -> bool:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a protobuf number and the offset after it, or 0 and −1 if the number is cut off or too long."""
+    """Return a protobuf varint and the offset after it. Return 0 and −1 if the varint is cut off or too long."""
     value = 0
     for k, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << (7 * k)

@@ -1,4 +1,4 @@
-"""Access folders on this machine or on any file system that fsspec supports (s3://, gs://, …)."""
+"""Access folders on this machine, or on any file system that fsspec supports (such as s3:// and gs://)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Folder(Protocol):
     @property
     def root(self) -> str: ...
     def files(self) -> list[str]:
-        """Return all files in the folder and below, sorted. Raise MissingFileError or UsageError if it is missing."""
+        """Return all files in the folder and below, sorted. Raise an error if the folder is missing."""
 
     def open(self, name: str) -> BinaryIO: ...
     def fetch(self, name: str, scratch: Path) -> Path:
@@ -33,7 +33,7 @@ class Folder(Protocol):
         """Return the size and a digest of a file, to detect changes; None if the file does not exist."""
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
-        """Let `fill` write a file, which appears when complete. Raise UsageError on failure."""
+        """Let `fill` write a file. The file appears when it is complete. Raise UsageError on failure."""
 
 
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
@@ -44,7 +44,7 @@ def at(folder: Folder, name: str) -> tuple[Folder, str]:
 
 
 def open_folder(place: str | os.PathLike[str]) -> Folder:
-    """Return the folder at a path or URL. Raise UsageError if a URL's packages, such as fsspec, are missing."""
+    """Return the folder at a path or URL. Raise UsageError if packages for the URL, such as fsspec, are missing."""
     place = os.fspath(place)
     if not is_url(place):
         return _Local(place)
@@ -91,7 +91,7 @@ class _Local:
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
         target = Path(self.root, name)
-        with transaction(nested=True):  # This keeps results of finished ranks if the job fails.
+        with transaction(nested=True):  # keeps the results of finished ranks if the job fails
             make_folder(target.parent)
             fill(target)
 
@@ -108,7 +108,7 @@ class _Remote:
     def files(self) -> list[str]:
         system, path = self._system()
         try:
-            system.invalidate_cache()  # Another process may have written files.
+            system.invalidate_cache()  # Another process may have added files.
             found = system.find(path)
         except Exception as error:  # Each file system raises its own kinds of errors.
             raise UsageError(f"{self.root}: cannot be listed ({_said(error)})") from None
@@ -136,7 +136,7 @@ class _Remote:
         return f"{self.root}/{name}"
 
     def mark(self, name: str) -> list[Any] | None:
-        """Return the size, and the ETag or time; neither needs a download."""
+        """Return the file's size, and its ETag or modification time. This does not download the file."""
         system, path = self._system()
         try:
             system.invalidate_cache()

@@ -1,4 +1,4 @@
-"""Access the bytes of a document in memory, or slices of a document in a file."""
+"""Access the bytes of a document, either in memory or as slices of a file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...trace.errors import TraceFormatError
 from .memory_limit import require_memory
 
 _WINDOW = 1 << 16
-_WHOLE = 3  # Reading a large text whole, with the repaired text, takes this many times the memory of the text.
+_WHOLE = 3  # memory for reading and repairing a whole text, as a multiple of the text's size
 
 
 class FileText:
-    """The bytes of a file, which slicing reads; the file may be larger than memory.
+    """The bytes of a file that may be larger than memory. Slicing reads from the file.
 
-    Slicing raises TraceFormatError if the file has changed since it was opened, or if the slice exceeds the memory.
+    Slicing raises TraceFormatError if the file has changed since it was opened, or if a slice does not fit into memory.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -24,7 +24,7 @@ class FileText:
 
     @classmethod
     def of(cls, file: IO[bytes], name: str) -> FileText:
-        """Return the bytes of an open file, which the caller may then close; `name` is for messages."""
+        """Return the bytes of an open file. The caller may then close the file. Error messages contain `name`."""
         text = cls.__new__(cls)
         text._take(os.dup(file.fileno()), name)
         return text
@@ -38,7 +38,7 @@ class FileText:
         return self._size
 
     def require_room(self, size: int, times: float = _WHOLE) -> None:
-        """Refuse the file if `size` bytes of its text, and the data created from them, do not fit into memory."""
+        """Refuse the file if memory is too small for `size` bytes of its text and the data created from them."""
         require_memory(self._name, size, "has to be read whole", times=times)
 
     def __getitem__(self, span: slice) -> bytes:

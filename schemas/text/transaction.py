@@ -23,11 +23,11 @@ StrPath = str | os.PathLike[str]
 STANDARD_STREAM = "-"  # As a file name, this means standard input or standard output.
 
 URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
-"""How to install the packages that read and write URLs, for messages."""
+"""Instructions for error messages: how to install the packages that read and write URLs."""
 
-_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # Matches URLs even if pathlib merged the slashes, but no Windows drive.
+_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # Matches URLs, even if pathlib merged the slashes, but not Windows drives.
 
-# A quarter of the allowed descriptors. Other outputs get temporary files; these stay if the process is killed.
+# A quarter of the allowed file descriptors. Other outputs get temporary files, and a killed process leaves them.
 try:
     from resource import RLIMIT_NOFILE, getrlimit
 except ImportError:  # Windows has no unnamed files.
@@ -82,7 +82,7 @@ class Transaction:
         return self._outer._input(status) if found is None and self._outer else found
 
     def temporary(self, target: Path) -> Path:
-        """Return a temporary name for `target`. It does not extend the target's name, which may have all 255 bytes."""
+        """Return a temporary path for `target`. An addition to the target's name might exceed 255 bytes."""
         self._temporary[str(target)] = path = target.with_name(f".{os.urandom(8).hex()}.part")
         return path
 
@@ -121,7 +121,6 @@ class Transaction:
         temporary.replace(target)
 
     def add_folder(self, folder: Path) -> None:
-        """Create a folder and its parents; they are removed if the run fails."""
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
         self._folders += reversed(missing)
         folder.mkdir(parents=True, exist_ok=True)
@@ -167,7 +166,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def _link(unnamed: int, path: StrPath) -> None:
-    """Give an unnamed file a name. `src_dir_fd`, although ignored for absolute paths, makes os.link follow links."""
+    """Give an unnamed file a name. os.link follows links only with `src_dir_fd`, although absolute paths ignore it."""
     os.link(f"/proc/self/fd/{unnamed}", path, src_dir_fd=unnamed)
 
 
@@ -176,10 +175,10 @@ _current: ContextVar[Transaction | None] = ContextVar("transaction", default=Non
 
 @contextlib.contextmanager
 def transaction(*, nested: bool = False) -> Iterator[Transaction]:
-    """Treat the block as one run: its outputs appear when the block ends, or not at all if the block raises.
+    """Treat the block as one run. Outputs appear when the block ends, or not at all if the block raises an error.
 
-    Outputs cannot replace files read in the block. Each thread has its own transactions. `nested` transactions
-    publish their outputs even inside another transaction, for a program's working files.
+    Outputs cannot replace files that the block read. Each thread has its own transactions. A `nested` transaction
+    publishes its outputs even inside another transaction; programs use it for working files.
     """
     outer = _current.get()
     if outer is not None and not nested:
@@ -214,7 +213,7 @@ def protect(source: StrPath | int) -> None:
         _refuse_url(source)
     run = _current.get()
     if run is not None:
-        with contextlib.suppress(OSError, ValueError):  # The caller reports the error when it opens the file.
+        with contextlib.suppress(OSError, ValueError):  # Opening the file will report the error.
             run.add_input("<stdin>" if source == 0 else str(source), os.stat(source))  # noqa: PTH116 (or a descriptor)
 
 
@@ -225,7 +224,7 @@ def staged(output: StrPath) -> Path:
 
 
 def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
-    """Refuse early any outputs that `open_output` would refuse, and duplicate outputs; None means no file."""
+    """Before any work, refuse outputs that `open_output` would refuse, and duplicate outputs. None means no file."""
     with transaction() as run:
         for name in inputs:
             if name is not None:
