@@ -1,4 +1,4 @@
-"""One-screen analysis: time, idle causes, kernels, lines, communication, memory, problems."""
+"""Render an analysis as one screen: time, idle causes, kernels, lines, communication, memory and problems."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..trace.text_tables import render as table
 from .findings_text import gain_in_short, is_note, recorded_text
 from .top_text import graph_hint, serving_lines, short_label
 
-_SHOWN = 5  # the most kernels, and the most source lines, that the screen lists
+_SHOWN = 5  # The screen lists at most this many kernels and source lines.
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
-_RANKS = 18  # the most traces that one screen compares
+_RANKS = 18  # One screen compares at most this many traces.
 _FULL = "--full adds streams, launches, memcpys, modules, operators, roofline, memory"
 
 
@@ -45,7 +45,7 @@ def row_of(analysis: Analysis, findings: Findings) -> list[Cell]:
 
 
 def table_of_rows(rows: Sequence[Sequence[Cell]], width: int) -> str:
-    """Return a table with one row per trace, cut to one screen."""
+    """Return a table with one row per trace. It is cut to fit one screen."""
     heads = [f"{len(rows)} traces", "step ms", "GPU busy", "idle ms", "exposed ms", "first problem"]
     more = [f"and {len(rows) - _RANKS} more with --full"] if len(rows) > _RANKS else []
     known = [at for at in range(len(heads)) if any(row[at] is not None for row in rows)]
@@ -66,7 +66,7 @@ def _idle(analysis: Analysis, width: int) -> list[str]:
     causes = analysis.idle_causes
     if not causes:
         return []
-    first = min(causes, key=lambda row: row.idle_ns)  # The busiest stream is the stream with the least idle time.
+    first = min(causes, key=lambda row: row.idle_ns)  # The busiest stream has the least idle time.
     times = {
         "before the first event": first.before_first_ns,
         "host late": first.host_wait_ns,

@@ -1,4 +1,4 @@
-"""Comparison of two traces or jobs as text: one screen, or all tables."""
+"""Render the comparison of two traces or jobs as text: one screen, or all tables."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ from .top_text import short_label
 
 _MS = 1e6
 _US = 1e3
-_MORE = re.compile(r": [\d,.]+ ms more$")  # The screen shows this number at the start of the line.
-_SHOWN = 5  # the most changes that the screen lists per table
-_WORTH = 0.001  # the screen omits changes below this share of A's time
+_MORE = re.compile(r": [\d,.]+ ms more$")  # The screen shows this number at the start of the line instead.
+_SHOWN = 5  # The screen lists at most this many changes per table.
+_WORTH = 0.001  # The screen omits smaller changes, as a share of A's time.
 _JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops": "CPU time of topmost operators"}
 
 
 def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
     """Return one screen: the times of A and B, the causes, and the lines and operators that changed most.
 
-    `shell` contains the names of both traces on a command line.
-    """
+    `shell` contains the names of both traces as shell words."""
     causes = [finding for finding in found.findings.all if not is_note(finding)]
     lines = [*_times(found, width), *_about(found, width)]
     titles = [f"{(finding.cost_ns or 0) / _MS:+9,.3f} ms  {_MORE.sub('', finding.title)}" for finding in causes]
@@ -56,7 +55,7 @@ def render(found: TraceChanges, width: int = 80, *, shell: str = "") -> str:
 
 
 def render_job(found: JobDifference, width: int = 80, *, shell: str = "") -> str:
-    """Return one screen about two jobs: their slowest ranks, and the ranks, operators and kernels that changed most."""
+    """Return one screen that compares two jobs: their slowest ranks, and the ranks and operators that changed most."""
     lines = [*_times(found, width), *_about(found, width), *_left_out(found)]
     lines += table_text(found.ranks, width, _SHOWN).split("\n")
     on_gpu = bool(found.total_a or found.total_b)
@@ -222,14 +221,13 @@ def _sides(
     change: str,
     extra: Mapping[str, Sequence[Cell]] = MappingProxyType({}),
 ) -> str:
-    """Return a table with the values of both sides, A and B.
+    """Return a table that shows the values of A and B side by side.
 
     Args:
         rows: names and rows.
-        values: maps each heading to the attribute of a side and the unit.
-        change: attribute of a row, in ns; "" for phases, which have no change and whose names are a column.
-        extra: maps the headings of additional columns to their cells.
-    """
+        values: maps each heading to the attribute of a side that it shows, and to the unit.
+        change: the attribute of a row that contains the change in ns; "" for phases, which show their names instead.
+        extra: maps each heading of an additional column to the cells of this column."""
     cells: list[list[Cell]] = []
     for at, (name, row) in enumerate(rows[:top]):
         sides = [side and _cell(getattr(side, key), unit) for side in (row.a, row.b) for key, unit in values.values()]

@@ -1,4 +1,4 @@
-"""Findings as JSON for the page, with the command that prints the gain."""
+"""Convert findings to JSON for the page. Each finding gets the command that prints its gain."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..timeline.whatif import apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 
-_EXACT = 0.01  # The gain that a command prints may differ from the gain of the finding by at most this share.
-MOST_RANKS = 16  # A page with findings has at most this many ranks, because one replay needs all traces in memory.
+_EXACT = 0.01  # The gain that a command prints may differ from the finding's gain by at most this share.
+MOST_RANKS = 16  # A page shows findings for at most this many ranks, because the replay needs all traces in memory.
 
 
 def cards_of(
@@ -23,16 +23,16 @@ def cards_of(
     replays: Sequence[Replay] = (),
     shells: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the findings of a trace, or of the ranks of a job, for the page.
+    """Return the findings of a trace, or of all ranks of a job, for the page.
 
     Args:
         analyses: one per trace.
         devices, replays, shells: see `Case`.
 
     Returns:
-        `Findings.to_dict()` with `none_reason` and, per finding, `command`: the shell command that prints its gain, ""
-        if no command does. Times in `where` are relative to the start of the page's timeline.
-    """
+        `Findings.to_dict()` with two additions: `none_reason`, and `command` for each finding. This is the shell
+    command that prints the finding's gain, or "" if no command does. Times in `where` count from the start of the
+    page's timeline."""
     traces = [analysis.trace for analysis in analyses]
     case = Case(traces, analyses=analyses, devices=devices, replays=replays, shells=shells)
     found = find_findings(case)
@@ -47,7 +47,7 @@ def cards_of(
 
 
 def _command(case: Case, finding: Finding) -> str:
-    """Return the command that replays a finding; "" if its gain differs, because its changes may select more events."""
+    """Return the command that replays a finding; "" if its gain differs, because it may select more events."""
     if finding.gain is None:
         return ""
     try:
@@ -66,11 +66,11 @@ def _command(case: Case, finding: Finding) -> str:
 
 
 def plain_cards(found: Findings) -> dict[str, Any]:
-    """Return findings for a page without a timeline, such as the page of a comparison."""
+    """Return findings for a page that has no timeline, such as a comparison."""
     return found.to_dict() | {"none_reason": found.none_reason, "first": len(found.first)}
 
 
 def cards_of_many(ranks: int) -> dict[str, Any]:
-    """Return the note that replaces findings on a page with more than `MOST_RANKS` ranks."""
+    """Return the note that a page with more than `MOST_RANKS` ranks shows instead of findings."""
     reason = f"a page of {ranks} ranks has no findings (limit: {MOST_RANKS}); use `etplus why … --ranks LIST`"
     return plain_cards(Findings((), None, (), None, 0)) | {"none_reason": reason}

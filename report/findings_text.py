@@ -1,4 +1,4 @@
-"""Findings as text: one screen with one line per problem, or all evidence."""
+"""Render findings as text: one screen with one line per problem, or all evidence."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from ..trace.trace import Trace
 
 _FOLDERS = re.compile(r"[^\s(]*[/\\]")
 _LABEL = " " * 8
-_MOST, _DETAILED = 7, 3  # The screen lists 7 problems, and describes 3 of them in detail: 24 lines in total.
+_MOST, _DETAILED = 7, 3  # The screen lists 7 problems and describes 3 of them in detail, which takes 24 lines in total.
 _SCALED = {
     "ns": (1e6, 3, " ms"),
     "bytes": (1e6, 3, " MB"),
     "share": (0.01, 1, "%"),
     "bytes/s": (1e9, 1, " GB/s"),
     "FLOP/s": (1e12, 1, " TFLOP/s"),
-}  # maps each unit to a divisor, the number of decimals and the printed unit
+}  # maps each unit to a divisor, the number of decimals, and the unit to print
 
 
 def render(found: Findings, width: int = 80, *, shell: str = "", recorded: str = "", noun: str = "problem") -> str:
-    """Return one screen: the count, a line per finding, title and advice of the first findings, and a hint at the rest.
+    """Return one screen: the number of findings, one line for each, details of the first few, and a command for more.
 
     Args:
-        shell: names of the traces on a command line; "" suggests no commands.
-        recorded: the examined span, such as "step 130.2 ms, GPU busy 41%".
-        noun: word for one finding, printed after the count.
-    """
+        shell: names of the traces as shell words; if it is "", no commands are suggested.
+        recorded: what was examined, such as "step 130.2 ms, GPU busy 41%".
+        noun: the word for one finding that follows the number."""
     head = f"{recorded}: " if recorded else ""
     if not found.all:
         return "\n".join([f"{head}{found.none_reason}", *_notes(found.notes, width)])
@@ -65,11 +64,11 @@ def render_one(finding: Finding, width: int = 80, number: int = 1, makespan_ns: 
 
 
 def recorded_text(traces: Sequence[Trace]) -> str:
-    """Return the duration of all steps (or of the trace) and the busy share of the GPUs."""
+    """Return the total duration of the steps (or of the trace) and the share of it for which the GPUs are busy."""
     trace = traces[0]
     steps, span = trace.steps, max(one.span.length for one in traces)
     if len(traces) == 1 and len(steps):
-        # Steps come first, because gains and table rows are sums over all steps.
+        # Use the steps if there are any, because gains and table rows are sums over all steps.
         total = float((steps.end - steps.start).sum())
         each = in_short(total / len(steps))
         text = f"{len(steps)} steps, {in_short(total)} ({each} each)" if len(steps) > 1 else f"step {each}"
@@ -108,7 +107,7 @@ def _rows(problems: Sequence[tuple[int, Finding]], width: int) -> Iterator[str]:
 
 
 def gain_in_short(gain: Gain) -> str:
-    """Return a gain and its interval in one unit.
+    """Return a gain and its interval in the same unit.
 
     Example:
         >>> gain_in_short(Gain(2_000_000, 1_500_000, 2_500_000, 0.0, 0.0))
@@ -122,7 +121,7 @@ def gain_in_short(gain: Gain) -> str:
 
 
 def _short_place(where: Where, room: int) -> str:
-    """Return the most precise known place. To fit, it loses first its folders, then its function, then its front."""
+    """Return the most precise known place. If it is too long, drop its folders, then the function, then its start."""
     rank = "" if where.rank is None else f"rank {where.rank}"
     line = where.place or where.source or ""
     lines = (line, _FOLDERS.sub("", line), _FOLDERS.sub("", where.source or "")) if line else ()
@@ -163,14 +162,14 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
 
 
 def _wrapped(label: str, text: str, width: int) -> list[str]:
-    if label == "show":  # Wrapped lines end in a backslash, so the command can be pasted.
+    if label == "show":  # Each wrapped line ends in a backslash, so the command can be pasted into a shell.
         lines = textwrap.wrap(printable(text, " "), width - 10, break_on_hyphens=False, break_long_words=False)
         return [f"{label:<8}" + f" \\\n{_LABEL}".join(lines)]
     return textwrap.wrap(printable(text, " "), width, initial_indent=f"{label:<8}", subsequent_indent=_LABEL)
 
 
 def value_text(evidence: Evidence) -> str:
-    """Return the value of a piece of evidence with its unit; "" if it has no value.
+    """Return the value of a piece of evidence together with its unit; "" if it has no value.
 
     Example:
         >>> value_text(Evidence("softmax", 2_500_000, "ns", "etplus analyze x"))

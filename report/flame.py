@@ -1,4 +1,4 @@
-"""CPU time as a flame graph: merges calls with the same name and caller, and keeps the longest."""
+"""Build a flame graph of CPU time. Calls with the same name and caller are merged, and only the longest are kept."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from ..trace.tables import MODULE, OP
 from ..trace.trace import Trace
 
 _LONGEST_NAME = 400
-# This name code replaces the names of the profiler's iterations.
+# Name code of the node that replaces all iterations of the profiler.
 STEP = 2**31
-# Values of `kind`. A `THREAD` node contains the outermost calls of a thread.
+# Values of `kind`. A `THREAD` node is the parent of a thread's outermost calls.
 OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
 
 
 def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     """Return one call tree per thread. Calls with the same call path share one node.
 
-    Frames of recorded stacks enclose the calls made in them and last as long as these calls. The profiler's iterations
-    (`ProfilerStep#…`) are one node. A call stays below its own thread if another thread caused it. The total of a
-    thread is the sum of its outermost calls; the total of other nodes is at least the total of their callees.
+    A frame of a recorded stack encloses the calls that were made in it, and lasts as long as these calls in total. All
+    iterations of the profiler (`ProfilerStep#…`) share one node. A call stays below its own thread even if another
+    thread caused it. A thread's total is the sum of its outermost calls. Any other node's total is at least that of its
+    callees.
 
     Args:
-        most: maximum number of nodes; the longest are kept.
+        most: maximum number of nodes. The longest are kept.
 
     Returns:
-        `FlameColumns` of `page/src/types.d.ts`: callers before callees, siblings by decreasing time.
+        `FlameColumns` of `page/src/types.d.ts`. Callers precede callees, and siblings are sorted by decreasing time.
 
     Example:
         >>> tree = flame_graph(trace)
@@ -59,12 +60,12 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
     kinds[node_of] = kind
     by_depth = levels(above)
-    for rows in reversed(by_depth[1:]):  # For threads, use the sum, because overlapping calls can exceed their caller.
+    for rows in reversed(by_depth[1:]):  # A thread uses the sum: overlapping calls can exceed their caller.
         callers, caller = np.unique(above[rows], return_inverse=True)
         total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
     for level, rows in enumerate(by_depth):
         depth[rows] = level
-    kept = np.lexsort((key, depth, -total))[:most]  # Callers never take less time than callees.
+    kept = np.lexsort((key, depth, -total))[:most]  # No caller takes less time than its callees.
     order = kept[np.lexsort((key[kept], -total[kept], depth[kept]))]
     place = np.append(np.zeros(len(key), np.int64), -1)
     place[order] = np.arange(len(order))
@@ -88,7 +89,7 @@ def _labels(keys: list[int], names: list[str], threads: list[int]) -> list[str]:
 
 
 def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Return caller on the same thread (−1 for none), thread, name code, kind and ns of all calls and runtime calls."""
+    """Return columns of all calls and runtime calls: caller on the same thread or −1, thread, name code, kind, ns."""
     calls, runtime = trace.calls, trace.runtime
     first = len(calls)
     order = np.lexsort((-runtime.end, runtime.ts, runtime.thread))
@@ -106,15 +107,15 @@ def _calls(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, In
 def _with_stacks(
     trace: Trace, parent: IntColumn, thread: IntColumn, name: IntColumn, kind: IntColumn, dur: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
-    """Append the frames around calls to the columns of `_calls`; the last column has the number of calls per row."""
+    """Add rows for the frames around calls to the columns of `_calls`, and a column with the number of calls."""
     stacks = trace.stacks
     entry = stacks.first_entry(np.concatenate([trace.calls.source, trace.runtime.source]))
-    modules = np.any(trace.calls.kind == MODULE)  # Module frames would repeat these calls.
+    modules = np.any(trace.calls.kind == MODULE)  # Module frames would show these calls twice.
     wanted = ~(matching(stacks.name, stacks.names, is_module) & modules)
     parent, added, calls = frames_between(stacks, entry, parent, wanted)
     of_frame = np.full(len(parent), -1, np.int64)
     of_frame[: len(thread)] = thread
-    pending = np.flatnonzero(parent >= len(thread))  # A frame belongs to the thread of the calls inside it.
+    pending = np.flatnonzero(parent >= len(thread))  # A frame gets the thread of the calls inside it.
     while len(pending):
         of_frame[parent[pending]] = of_frame[pending]
         pending = parent[pending]

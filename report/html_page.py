@@ -1,4 +1,4 @@
-"""The HTML report: one file that contains data, chart library and script, and loads nothing else."""
+"""Build the HTML report: one file that contains the data, the chart library and the script. It loads nothing else."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ _LIBRARY = "echarts.min.js.gz"
 _SUFFIXES = ("", ".html", ".htm")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-# Maximum size of the data in bytes: V8's String::kMaxLength, the length of the longest string that browsers accept.
+# Maximum size of the data in bytes. It is V8's String::kMaxLength: browsers do not accept longer strings.
 _LARGEST = 1 << 29
-# Building a page needs at most this multiple of the size of its data as memory.
+# Building a page needs at most this many times the memory of its data.
 _COPIES = 3
 
 
 def page(report: dict[str, Any], title: str) -> bytes:
-    """Return the page of a report. Equal reports give identical bytes.
+    """Return the HTML page of a report. Equal reports give identical bytes.
 
-    Names in traces are untrusted. The content security policy therefore allows no downloads and only the page's own two
-    scripts, identified by hash.
+    Names in traces are untrusted. The content security policy therefore forbids all downloads, and only the page's own
+    two scripts may run. It identifies them by their hashes.
 
     Raises:
-        EtplusError: the page is too large for browsers or does not fit in memory.
-    """
+        EtplusError: the page is too large for browsers or does not fit in memory."""
     library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
     script = _joined([_SCRIPT])
     hashes = [hashlib.sha256(text.encode()).digest() for text in (library, script)]
@@ -65,7 +64,7 @@ def page(report: dict[str, Any], title: str) -> bytes:
 
 
 def check_page_name(path: str | os.PathLike[str]) -> None:
-    """Raise an error for a name with the suffix of another format. "-" and names without a suffix are accepted.
+    """Raise an error if the name has the suffix of another format. "-" and names without a suffix are accepted.
 
     Raises:
         UsageError: the suffix belongs to another format.
@@ -79,7 +78,7 @@ def check_page_name(path: str | os.PathLike[str]) -> None:
 
 
 def embedded(value: Any) -> bytes:
-    """Return a value as JSON, escaped so that no text in it can end or change the script element."""
+    """Return a value as JSON. Characters are escaped so that no string in it can end or change the script element."""
     data = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     for text, escape in _UNSAFE.items():
         data = data.replace(text.encode(), escape.encode())

@@ -1,4 +1,4 @@
-"""Page of a trace or job. For a large job: details of some ranks, and key figures of all ranks."""
+"""Build the page of a trace or job. A large job's page shows details of some ranks, and key figures of all."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .finding_cards import MOST_RANKS, cards_of, cards_of_many
 from .part_report import table_of_columns
 from .report_html import RankReport, rank_report, report_html
 
-# For a large job, the page shows this many ranks in detail.
+# The page of a large job shows this many ranks in detail.
 SHOWN = 12
 _ROWS = {"ranks": 20_000, "stragglers": 20_000}
-# For a large job, each table about the other ranks has this many rows.
+# On the page of a large job, each table about all ranks has at most this many rows.
 _OTHER_ROWS = 300
 
 
@@ -36,18 +36,18 @@ def ranks_html(
     shells: Sequence[str] = (),
     output: str | os.PathLike[str] = "",
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return a page that shows some ranks in detail, with their findings, and the checks that the job failed.
+    """Return a page that shows details and findings of some ranks. Also return the checks that the job failed.
 
     Args:
-        analyses: one per rank; they are read one by one, and kept only to find problems.
+        analyses: one analysis per rank. They are read one at a time, and kept only if the page needs them to find
+    problems.
         count: number of ranks.
         devices: user-defined devices, see `Case`.
-        shells: name of each trace for commands run from the page's folder; by default the relative path of its file.
+        shells: each trace's name in commands that run in the page's folder; by default, its relative path.
         output: path of the page.
 
     Raises:
-        UsageError: the traces come from different jobs.
-    """
+        UsageError: the traces come from different jobs."""
     reports, facts, kept, replays = [], [], [], []
     for analysis in analyses:
         unchanged = unchanged_replay(analysis.trace)
@@ -80,12 +80,11 @@ class RanksOfJob(Protocol):
 def large_job_html(
     job: RanksOfJob, title: str = "", *, devices: Sequence[Device] = (), **options: Any
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Return the page of a job with many ranks, and the checks that the job failed.
+    """Return the page of a job with many ranks. Also return the checks that the job failed.
 
     Args:
-        title: heading; by default the number of ranks.
-        devices, options: arguments of `analyze` for the ranks in detail.
-    """
+        title: heading of the page. By default, it contains the number of ranks.
+        devices, options: arguments of `analyze` for the ranks that the page shows in detail."""
     summary = job.summary(options.get("annotation"))
     detailed = job.select(ranks_to_show(summary, SHOWN)).map(partial(_in_detail, devices=devices, options=options))
     ranks = [{**report, "rank": rank} for rank, report in detailed]
@@ -99,7 +98,7 @@ def _in_detail(trace: Trace, devices: Sequence[Device], options: Mapping[str, An
 
 
 def _many_ranks(summary: JobSummary) -> dict[str, Any]:
-    """Return data about all ranks of a job in the page's format `ManyRanks`; values are in ns."""
+    """Return data about all ranks of a job, in the page's format `ManyRanks`. Times are in ns."""
     far: dict[str, list[int]] = {}
     for row in summary.outliers:
         far.setdefault(row.quantity, []).append(row.rank)
@@ -126,5 +125,5 @@ def _table(name: str, table: Table[Row]) -> dict[str, Any]:
         rows = sorted(rows, key=lambda row: (-row.wait_ns, row.start_ns))
     most = _ROWS.get(name, _OTHER_ROWS)
     shown = table_of_columns(name, Table(table.kind, rows), most)
-    title = shown["title"].removesuffix(", ms")  # The page chooses its own units.
+    title = shown["title"].removesuffix(", ms")  # The page chooses the units itself.
     return shown | {"title": title[:1].upper() + title[1:], "left_out": max(0, len(table) - most)}

@@ -1,4 +1,4 @@
-"""Timeline of a job: streams, collectives and waits of all ranks on one clock."""
+"""Build the timeline of a job. It shows the streams, collectives and waits of all ranks on one clock."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ COMPUTE, COPY, COMMUNICATION, HOST = range(4)
 
 @dataclass(frozen=True)
 class RankLanes:
-    """Blocks of one rank in the timeline of a job.
+    """The blocks that the timeline of a job shows for one rank.
 
-    `base_ns` is the wall-clock time at which `ts` is 0, on the rank's clock; `begin` and `end` are the trace's span in
-    ns. `lanes` are names of streams, or of threads for a trace without GPU events. `kind` and `name` describe the
-    longest event of each block; `ts` and `dur` are in ns.
-    """
+    `base_ns` is the wall-clock time on the rank's clock at which `ts` is 0. `begin` and `end` are the start and end of
+    the trace in ns. `lanes` contains the names of streams, or of threads if the trace has no GPU events. `kind` and
+    `name` describe the longest event of each block; `ts` and `dur` are in ns."""
 
     base_ns: int
     begin: int
@@ -48,7 +47,7 @@ class RankLanes:
 
 
 def rank_lanes(trace: Trace, budget: int) -> RankLanes:
-    """Return a trace's busiest streams as at most `budget` blocks; without GPU events, its outermost calls."""
+    """Return the busiest streams (or, if there are no GPU events, outermost calls) as at most `budget` blocks."""
     keys, ts, dur, code, kind = _events(trace)
     rows, lane = distinct_rows(*keys)
     busy = np.bincount(lane, weights=dur, minlength=len(rows))
@@ -75,15 +74,14 @@ def _events(trace: Trace) -> tuple[tuple[IntColumn, ...], IntColumn, IntColumn, 
 
 
 def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any]:
-    """Return all ranks on the clock of the lowest rank, as `JobTimeline` of `page/src/types.d.ts`.
+    """Return all ranks in the format `JobTimeline` of `page/src/types.d.ts`. Times are on the clock of the lowest rank.
 
-    Two corrections align the clocks: `clock_offset_ns` in the file, and collectives. No rank can leave a synchronizing
-    collective before all ranks have arrived, so it ends at the same time on all ranks. If there are too many
-    collectives, only those with the longest waits are kept.
+    The clocks are aligned by `clock_offset_ns` in the file, and by collectives. No rank can leave a synchronizing
+    collective before all ranks have arrived, so the collective ends at the same time on all ranks. If there are too
+    many collectives, only those that caused the longest waits are kept.
 
     Args:
-        ranks: in drawing order; collectives are matched only if all ranks are known and distinct.
-    """
+        ranks: the ranks in drawing order. Collectives are matched only if all ranks are known and distinct."""
     known = [rank for rank, _ in ranks if rank is not None]
     matched: list[Matched] = []
     mismatches: Sequence[Any] = ()

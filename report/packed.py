@@ -1,8 +1,7 @@
-"""Columns of numbers as compressed text blocks. The page decodes a block when it needs it.
+"""Store columns of numbers as compressed text blocks. The page decodes a block only when it needs it.
 
-A block stores column after column. Each column begins with the least significant bytes of all values, then the next
-bytes. Similar bytes are then adjacent, so zlib finds more repeats.
-"""
+A block stores one column after the other. A column begins with the least significant byte of every value. The next byte
+of every value follows, and so on. This puts similar bytes next to each other, so zlib finds more repeats."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _LEVEL = 6
 
 @dataclass(frozen=True)
 class Field:
-    """Storage format of a column: bytes per value (signed, little-endian); `delta` stores differences of neighbors."""
+    """How a column is stored: `size` bytes per signed little-endian value; `delta` stores differences of neighbors."""
 
     name: str
     size: int
@@ -31,10 +30,10 @@ class Field:
 
 
 def fields_of(columns: Mapping[str, npt.NDArray[np.integer]], delta: Collection[str] = ()) -> list[Field]:
-    """Return the smallest storage format for each column.
+    """Return each column's storage format. It is the smallest one that fits.
 
     Args:
-        delta: names of columns in which neighboring values are similar.
+        delta: names of the columns whose neighboring values are similar.
 
     Example:
         >>> fields_of({"kind": np.array([3, 1]), "ts": np.array([0, 20_000])}, ["ts"])
@@ -50,11 +49,11 @@ def _width(values: npt.NDArray[np.integer], factor: int) -> int:
 
 
 def pack(fields: list[Field], columns: Mapping[str, npt.NDArray[np.integer]]) -> str:
-    """Return the columns as one block: compressed with zlib, then encoded as base64.
+    """Return the columns as one block. It is compressed with zlib and then encoded as base64.
 
     Args:
-        columns: integers by column name, all of the same length; |values| and differences are below 2**63.
-    """
+        columns: arrays of integers, keyed by column name. They must have the same length, and their |values| and
+    differences must be below 2**63."""
     planes = []
     for field in fields:
         whole: IntColumn = columns[field.name].astype("<i8")

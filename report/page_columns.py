@@ -1,4 +1,4 @@
-"""Columns of the page's tables, taken from the declarations in the row classes."""
+"""Describe the columns of the page's tables. The descriptions come from the row classes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Added(Row):
 _BUSY = "busy_ns idle_ns busy_share busy_share_of_gpu_span"
 _SIDES = "name a_count a_total_ns b_count b_total_ns change_ns ratio rank rank_change_ns"
 _SERVED = " ".join(f"{side}_{name}" for side in "ab" for name in ("steps", "mean_latency_ns", "tokens_per_second"))
-# For each table: the row class, the columns on the page and, optionally, the class of the rows that are joined to it.
+# Each table has a row class, the columns that the page shows, and optionally the class of rows that are joined to it.
 _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
     "breakdown": (BreakdownRow, "kernel count total_ns mean_ns share op modules shapes device stream"),
     "operators": (
@@ -103,7 +103,7 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
     "paths_device": (PathRow, "path a_launched_ns b_launched_ns change_launched_ns"),
     "paths_host": (PathRow, "path a_self_ns b_self_ns change_self_ns"),
 }  # fmt: skip
-# A column of B uses the unit of the same column of A, so that readers can compare the numbers.
+# A column of B has the same unit as the column of A, so that readers can compare the numbers.
 _LIKE = {
     "self_ns": "total_ns", "device_self_ns": "device_total_ns", "backward_ns": "device_total_ns",
     "backward_total_ns": "device_total_ns", "min_ns": "mean_ns", "host_wait_ns": "idle_ns", "kernel_wait_ns": "idle_ns",
@@ -111,7 +111,7 @@ _LIKE = {
     "bus_bandwidth": "algorithm_bandwidth", "next_bytes": "bytes", "kept_bytes": "bytes",
     "change_ns": "a_total_ns", "rank_change_ns": "a_total_ns",
 }  # fmt: skip
-# If these columns are too narrow, the page cuts the front of the text, because the end of the name matters.
+# If one of these columns is too narrow, the page cuts the beginning of its text, because the end matters more.
 _ENDS_MATTER = ("modules", "path", "place", "source", "module")
 
 

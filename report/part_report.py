@@ -1,4 +1,4 @@
-"""Tables and charts of the page, for a whole trace and for each step."""
+"""Build the page's tables and charts for a whole trace and for each step."""
 
 from __future__ import annotations
 
@@ -25,26 +25,25 @@ _LONG_TABLES = (
     *("breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences"),
     *("memory_holders", "serving_steps"),
 )
-# The page keeps this many steps, longest first; in a job, it keeps at least `_LEAST_STEPS` per rank.
+# The page keeps reports of this many steps, longest first. In a job, it keeps at least `_LEAST_STEPS` per rank.
 _STEPS = 20
 _STEPS_OF_A_JOB = 60
 _LEAST_STEPS = 4
-# The page divides this number of rows per table among all steps; each step gets at least `_LEAST_ROWS_OF_A_STEP`.
+# Each table of steps may have this many rows, divided among all steps. Each step has at least `_LEAST_ROWS_OF_A_STEP`.
 _ROWS_OF_STEPS = 1_000
 _LEAST_ROWS_OF_A_STEP = 40
 _BOXES_OF_A_STEP = 200
 
 
 def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> dict[str, Any]:
-    """Return the tables of an analysis, the tree of its GPU time, and its longest gaps.
+    """Return an analysis's tables, the tree of its GPU time, and its longest gaps.
 
     Args:
-        files: number of traces on the page; more traces mean shorter tables.
-        most: maximum number of rows per table; overrides `files`.
-    """
+        files: number of traces on the page. If there are more traces, the tables are shorter.
+        most: maximum number of rows per table. It overrides `files`."""
     trace = analysis.trace
     plain = json_of(analysis)
-    plain.pop("memory_curve")  # The page draws the memory curve as a counter.
+    plain.pop("memory_curve")  # The page draws this as a counter.
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     rows = most or min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
     others = [table_of_columns(name, table, rows) for name, table in analysis.others.items()]
@@ -63,12 +62,11 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
 
 
 def step_reports(analysis: Analysis, files: int = 1, path: PathTable | None = None) -> list[dict[str, Any]]:
-    """Return a report per step: `number`, `name`, `from` and `to` (ns after the trace's start), and `data`.
+    """Return one report per step with `number`, `name`, `from` and `to` (ns after the trace's start), and `data`.
 
-    `data` is a block (see `pack_json`) with `part_report`, `flame` and `path_rows` of `path`, for the trace cut to the
-    step (`part_of`). If there are many steps, it is None for the shorter ones. Without at least two steps, there are no
-    reports.
-    """
+    `data` is a block (see `pack_json`) with `part_report`, `flame` and the `path_rows` of `path`. They cover only this
+    step (`part_of`). If there are many steps, `data` is None for the shorter steps. If there are fewer than two steps,
+    return no reports."""
     trace = analysis.trace
     present = distinct(np.concatenate([trace.step_of_call, trace.step_of_event]))
     present = present[present >= 0]
@@ -90,7 +88,7 @@ def step_reports(analysis: Analysis, files: int = 1, path: PathTable | None = No
 def _part_of_step(
     analysis: Analysis, number: int, most: int, path: PathTable | None
 ) -> tuple[dict[str, int], str] | None:
-    """Return the time span and GPU work of a step, and its block; None if the step is empty."""
+    """Return the time span of a step and its report as a block; None if the step is empty."""
     trace = analysis.trace
     try:
         part = part_of(trace, steps=str(number))
@@ -99,7 +97,7 @@ def _part_of_step(
     own = analyze(part, tuple(analysis.devices.values()))
     shift = own.trace.span.start - trace.span.start
     report = part_report(own, most=most)
-    report["analysis"].pop("kernel_labels")  # Tables of steps use the labels of the whole trace.
+    report["analysis"].pop("kernel_labels")  # A step's tables use the labels of the whole trace.
     for gap in report["gaps"]:
         gap["start"] += shift
     report["path_rows"] = path.rows(number, most) if path is not None else []
@@ -108,7 +106,7 @@ def _part_of_step(
 
 
 def table_of_columns(name: str, table: Table[Any], most: int) -> dict[str, Any]:
-    """Return the first rows of a plugin's table, with descriptions of its columns for the page."""
+    """Return the first rows of a plugin's table and descriptions of its columns, in the page's format."""
     columns = table.kind.text_columns()
     rows = [[_plain(column.value(row)) for column in columns] for row in table[:most]]
     heads = [{"key": str(at), "title": column.title, "unit": column.unit} for at, column in enumerate(columns)]

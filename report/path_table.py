@@ -1,4 +1,4 @@
-"""Critical path as a table by kind, kernel, operator, module and source line."""
+"""Summarize the critical path as a table by kind, kernel, operator, module and source line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..trace.intervals import sums
 from ..trace.origin import origin_of_rows
 from ..trace.trace import Trace
 
-# The table has at most this many rows; its last row is the sum of all further rows.
+# Maximum number of rows, except for one last row with the sum of all smaller parts.
 _MOST = 1_000
 
 
 class PathPart(Row):
-    """Elements of the critical path with the same kind, kernel, operator, module and line."""
+    """All elements of the critical path that have the same kind, kernel, operator, module and line."""
 
     kind: str = column("text", "Kind of time: CPU work, GPU work, a collective or a wait.")
     kernel: str = column("name", "Kernel or runtime call.", "kernel or runtime call")
@@ -36,10 +36,10 @@ class PathPart(Row):
 
 
 class PathTable:
-    """Rows of the critical path. Looks up each element once, for the tables of all steps.
+    """Builds the rows of the critical path. Each element is looked up only once, even if every step has a table.
 
     Args:
-        trace: the trace that the chain refers to.
+        trace: the trace to which the chain belongs.
 
     Example:
         >>> from etplus.timeline.critical import critical_chain
@@ -71,11 +71,11 @@ class PathTable:
         self._lines = [source.file_line for source in trace.source_table.lines]
 
     def rows(self, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
-        """Return `PathPart` rows as plain values, largest first. `ns` adds up to the makespan or the step's part of it.
+        """Return `PathPart` rows as plain dicts, largest first. Their `ns` add up to the makespan or the step's part of
+        it.
 
         Args:
-            step: number of the step to which the rows are limited.
-        """
+            step: if given, only use the elements in the step that has this number."""
         chosen = np.arange(len(self._ns)) if step is None else np.flatnonzero(self._step == step)
         if not len(chosen):
             return []
@@ -109,7 +109,7 @@ def _classes(path: Sequence[str]) -> str:
 
 
 def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) -> IntColumn:
-    """Return the values by trace row, int64; −1 for rows that have no value, and one extra −1 at the end."""
+    """Return int64 values, indexed by trace row: −1 for rows that have no value, and one extra −1 at the end."""
     found = np.full(len(trace) + 1, -1, np.int64)
     found[trace.calls.source], found[trace.runtime.source] = calls, runtime
     has_row = trace.gpu.source >= 0

@@ -1,4 +1,4 @@
-"""Charts of device use for notebooks, as matplotlib axes."""
+"""Draw charts of device use for notebooks, with matplotlib."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from ..trace.errors import UsageError
 
 
 def device_use_axes(uses: Mapping[str, DeviceUse]) -> Any:
-    """Return the axes of a new figure with one bar per device.
+    """Return the axes of a new figure that has one bar per device.
 
     Raises:
-        UsageError: matplotlib cannot be imported, or there is no device.
-    """
+        UsageError: matplotlib cannot be imported, or there are no devices."""
     try:
         from matplotlib import pyplot
     except ImportError as error:

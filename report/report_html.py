@@ -1,4 +1,4 @@
-"""HTML report of a trace, or of the ranks of a job: analysis tables with a timeline."""
+"""Build the HTML report of a trace or of a job's ranks. It shows analysis tables together with a timeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .part_report import part_report, step_reports
 from .path_table import PathTable
 from .timeline_lanes import KIND_COLORS, timeline_of
 
-# The page's data about one trace: plain values and numpy columns.
+# All data about one trace that the page needs, as plain values and numpy columns.
 RankReport = dict[str, Any]
 
 _BLOCKS = 60_000
@@ -33,18 +33,17 @@ _LEAST_BLOCKS = 2_000
 _BOXES = 4_000
 _BOXES_OF_A_JOB = 12_000
 _LEAST_BOXES = 200
-# The chart of a counter has this many points; on the page of a job, it has fewer.
+# The chart of a counter has at most this many points. On a job's page, it has fewer.
 _SPANS = 600
 _LEAST_SPANS = 60
 
 
 def rank_report(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> RankReport:
-    """Return the page's data about one trace.
+    """Return all data about one trace that the page needs.
 
     Args:
-        files: number of traces on the page; more traces mean coarser timelines and shorter tables.
-        chain: critical path for the timeline.
-    """
+        files: number of traces on the page. If there are more traces, timelines are coarser and tables are shorter.
+        chain: the critical path to show in the timeline."""
     trace = analysis.trace
     report, path = part_report(analysis, files), None if chain is None else PathTable(chain, trace)
     return report | {
@@ -73,12 +72,11 @@ def report_html(
     """Return the page. Equal traces give identical bytes.
 
     Args:
-        ranks: results of `rank_report`; sorted by rank if all traces record their rank.
-        title: heading; by default the file's name.
-        warnings: warnings about the job, shown first.
-        findings: result of `cards_of` for the trace or job.
-        many: data about all ranks of a large job.
-    """
+        ranks: results of `rank_report`. They are sorted by rank if all traces record their rank.
+        title: heading of the page. By default, it is the file's name.
+        warnings: warnings about the job, which the page shows first.
+        findings: the result of `cards_of` for the trace or job.
+        many: data about all ranks, if the job is large."""
     found = [dict(rank) for rank in ranks]
     numbers = [rank["rank"] for rank in found]
     if None not in numbers and len(set(numbers)) == len(found):
@@ -104,7 +102,7 @@ def report_html(
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the link report for the page after checking its values; None for a Kineto trace."""
+    """Check the values of the link report, and return those that the page shows; None for a Kineto trace."""
     ops, gpu = report.get("ops"), report.get("gpu")
     counts = [ops.get(key) for key in ("total", "linked", "certain", "unverified")] if isinstance(ops, dict) else []
     times = [gpu.get(key) for key in ("time_ns", "attached_time_ns")] if isinstance(gpu, dict) else []
@@ -122,7 +120,7 @@ def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 _DIFF_ROWS = 2_000
 _OF_LINES = ("calls", "host_ns", "device_ns")
-# The page's call tree omits paths that take at most this share of the GPU time (or CPU time if there is no GPU).
+# The page's call tree omits paths that take at most this share of the GPU time (of the CPU time if there is no GPU).
 _LEAST_SHARE = 0.0002
 
 
@@ -130,9 +128,8 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis, shell: str = "") 
     """Return the page that compares two traces. The same traces give identical bytes.
 
     Args:
-        a, b: the compared traces; they provide the list of iterations.
-        shell: names of both traces, for commands that run in the page's folder.
-    """
+        a, b: analyses of the compared traces. They provide the lists of iterations.
+        shell: the names of both traces in commands that run in the page's folder."""
     difference = json_of_difference(changed)
     key, whole = "device_ns", max(changed.total_a, changed.total_b)
     if not whole:
@@ -163,12 +160,11 @@ def job_diff_html(found: JobDifference) -> bytes:
 def _diff_page(
     found: Difference, difference: dict[str, Any], more: dict[str, Any], cards: dict[str, Any] | None
 ) -> bytes:
-    """Return the page that compares two traces or jobs. Long tables are cut.
+    """Return the page that compares two traces or two jobs. Long tables are cut.
 
     Args:
-        more: keys to add to `difference`, or to replace in it.
-        cards: the findings; None if there are none.
-    """
+        more: keys that are added to `difference` or replace keys in it.
+        cards: the findings; None if the page has none."""
     name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"
     cut = {key: difference[key][:_DIFF_ROWS] for key in ("ops", "kernels", "host_ops") if key in difference}
     left = {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in (*cut, "lines")}

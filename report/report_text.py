@@ -1,4 +1,4 @@
-"""An analysis as text for a terminal."""
+"""Render an analysis as text for a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..trace.text_tables import Cell, number, render, share, titled
 _MS = 1e6
 _US = 1e3
 _MB = 1e6
-# A device gets no table of memory holders if its memory peak is below this share of the largest peak.
+# A device gets a table of memory holders only if its memory peak is at least this share of the largest peak.
 _WORTH_A_TABLE = 0.01
 
 
@@ -30,7 +30,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
         parts += [table_text(table, width, top) for table in (analysis.gemms, analysis.communication, often)]
     served = [step.start_ns for step in analysis.serving_steps]
     parts += [table_text(analysis.serving_phases, width), table_text(analysis.serving_steps, width, top)]
-    if served != [iteration.start for iteration in analysis.iterations]:  # else the serving table lists the steps
+    if served != [iteration.start for iteration in analysis.iterations]:  # else the serving table lists them
         mean = number((analysis.mean_latency_ns or 0) / _MS, 3)
         parts.append(f"{table_text(analysis.iterations, width, top)}\nmean    {mean} ms")
     by_place = (analysis.operators, analysis.modules, analysis.sources)
@@ -42,7 +42,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
 
 
 def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
-    """Return rows of one class as a table; "" if there are no rows. If `top` cuts the table, its title says so."""
+    """Return rows of one class as a table; "" if there are none. If `top` cuts the table, its title says so."""
     if not rows:
         return ""
     kind, shown = type(rows[0]), rows[:top]

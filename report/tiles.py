@@ -1,8 +1,7 @@
-"""Timeline at full resolution: all events in compressed tiles, decoded by the page on demand.
+"""Store the timeline at full resolution. All events are in compressed tiles, and the page decodes tiles on demand.
 
-A tile holds consecutive events of one row of a lane. The page numbers events by lane, row and start, the order of the
-tiles.
-"""
+A tile contains consecutive events in one row of a lane. The page numbers events by lane, row and start time, which is
+also the order of the tiles."""
 
 from __future__ import annotations
 
@@ -22,11 +21,10 @@ _TILE = 8192
 
 @dataclass(frozen=True)
 class LaneLayout:
-    """Positions of events on the page.
+    """Where each event is on the page.
 
-    `lane` and `depth` are the lane per event and the row in this lane. `order` sorts events by lane, depth and
-    start. `starts` has the first event number per tile. All are int64.
-    """
+    `lane` is each event's lane, and `depth` is its row in the lane. `order` sorts the events by lane, depth and start.
+    `starts` contains the number of the first event in each tile. All are int64."""
 
     lane: IntColumn
     depth: IntColumn
@@ -35,7 +33,7 @@ class LaneLayout:
 
     @staticmethod
     def of(lane: IntColumn, depth: IntColumn, ts: IntColumn) -> LaneLayout:
-        """Lay out events that start at `ts`, in ns."""
+        """Lay out events that start at the times `ts`, in ns."""
         order = np.lexsort((ts, depth, lane))
         rows = np.flatnonzero(run_starts(lane[order], depth[order]))
         within = np.arange(len(lane)) - np.repeat(rows, np.diff(np.append(rows, len(lane))))
@@ -43,17 +41,16 @@ class LaneLayout:
 
     @cached_property
     def number(self) -> IntColumn:
-        """Number on the page per event, int64."""
+        """Each event's number on the page, int64."""
         number = np.empty(len(self.order), np.int64)
         number[self.order] = np.arange(len(self.order))
         return number
 
     def numbers_among(self, events: IntColumn, count: int) -> IntColumn:
-        """Return the page numbers of `count` events, int64; −1 for events that have no position, and one −1 at the end.
+        """Return the page numbers of `count` events, int64: −1 for events not on the page, and one extra −1 at the end.
 
         Args:
-            events: int64, the events that have a position.
-        """
+            events: int64, the events that are on the page."""
         number = np.full(count + 1, -1, np.int64)
         number[events] = self.number
         return number
@@ -68,10 +65,10 @@ class LaneLayout:
 
 
 def tiles_of(layout: LaneLayout, columns: Mapping[str, npt.NDArray[np.integer]]) -> dict[str, Any]:
-    """Return all events as tiles: `TileData` of `page/src/types.d.ts`.
+    """Return all events as tiles in the format `TileData` of `page/src/types.d.ts`.
 
     Args:
-        columns: by name, one value per event; `ts` and `dur` (ns) are required.
+        columns: maps column names to arrays with one value per event. `ts` and `dur` (in ns) are required.
 
     Example:
         >>> ts, zero = np.array([30, 10]), np.zeros(2, np.int64)

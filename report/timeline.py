@@ -1,4 +1,4 @@
-"""Layout of the timeline: nested calls in lanes, short calls merged to fit a page, and the critical path."""
+"""Lay out the timeline: nest calls in lanes, merge short calls to fit a page, and add the critical path."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
 from .tiles import LaneLayout, tiles_of
 
-# Merging stops when a bucket covers 1/`_COARSEST` of the span, because no page can show more detail.
+# Merging stops when a bucket covers 1/`_COARSEST` of the span, because a screen cannot show more detail.
 _COARSEST = 1 << 12
-# A bucket of merged calls is this many times as wide as the resolution.
+# A bucket of merged calls is this many times wider than the resolution.
 _BUCKET = 4
 
 
 @dataclass(frozen=True)
 class DrawnBlocks:
-    """Single calls, and blocks of merged neighboring calls in a row of a lane.
+    """Single calls, and blocks of merged neighboring calls. All calls of a block are in the same row of a lane.
 
-    `depth` is the row in the lane, 0 for the outermost calls. `ts` and `dur` (ns) span the first to the last call of a
-    block; `busy` sums the call durations. `first` is the position of the longest call, `count` the number of calls.
-    Calls shorter than `resolution` (ns) may be merged; if it is 0, no calls are merged.
-    """
+    `depth` is the row in the lane; outermost calls are in row 0. `ts` and `dur` (ns) extend from the start of the first
+    call to the end of the last call. `busy` is the sum of the durations of all calls. `first` is the position of the
+    longest call, and `count` is the number of calls. Calls that are shorter than `resolution` (ns) may have been
+    merged. If it is 0, no calls were merged."""
 
     lane: IntColumn
     depth: IntColumn
@@ -48,10 +48,9 @@ class DrawnBlocks:
 
 
 def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
-    """Return the row of every call in its lane: 0, or one row below the innermost call that is open at its start.
+    """Return every call's row in its lane: 0, or one below the innermost call that is open when the call starts.
 
-    Calls that overlap without nesting get separate rows.
-    """
+    Calls that overlap but are not nested get separate rows."""
     depth = np.zeros(len(ts), np.int64)
     order = np.lexsort((-finish, ts, lane))
     depth[order] = depths(nesting(lane[order], ts[order], finish[order]))
@@ -61,9 +60,9 @@ def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
 def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, budget: int) -> DrawnBlocks:
     """Merge the shortest calls until at most `budget` blocks remain, or until merging would hide visible detail.
 
-    Calls below the resolution are merged with neighbors in their row, into blocks of at most `_BUCKET` resolutions.
-    Blocks never overlap, because they end at longer calls. The resolution doubles until the budget is met.
-    """
+    A call below the resolution is merged with its neighbors in the same row. A block covers at most `_BUCKET`
+    resolutions. A longer call always ends a block, so blocks never overlap. The resolution is doubled until the budget
+    is met."""
     order = np.lexsort((ts, depth, lane))
     lane, depth, ts, dur = lane[order], depth[order], ts[order], dur[order]
     whole: npt.NDArray[np.bool_] = np.ones(len(ts), np.bool_)
@@ -90,14 +89,14 @@ def _starts(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, re
     return starts
 
 
-# Parts that take less than this share of the total GPU time are merged.
+# Parts are merged if they take less than this share of the total GPU time.
 _LEAST_SHARE = 0.0004
 _LEVELS_SHOWN = 24
 
 
 @dataclass
 class _Branch:
-    """A module, operator or kernel in the tree. `kind` is −1 except for kernels."""
+    """A module, operator or kernel in the tree. `kind` is −1 unless it is a kernel."""
 
     name: str
     level: str
@@ -108,9 +107,9 @@ class _Branch:
 
 
 def time_tree(rows: Iterable[BreakdownRow], comm_kernels: frozenset[str]) -> dict[str, Any]:
-    """Return all rows of `breakdown` as a tree, longest child first: `Branch` of `page/src/types.d.ts`.
+    """Return all rows of `breakdown` as a tree, longest child first, in the format `Branch` of `page/src/types.d.ts`.
 
-    A module and its only child module share a node ("outer / inner"). The small parts of a level are merged.
+    If a module's only child is a module, both share a node ("outer / inner"). Small parts on the same level are merged.
     """
     root = _Branch("", "module")
     for row in rows:
@@ -145,17 +144,16 @@ def _plain_branch(branch: _Branch, least: float) -> dict[str, Any]:
 
 
 def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: IntColumn) -> dict[str, Any]:
-    """Return the elements of the critical path within the trace's span: `PathData` of `page/src/types.d.ts`.
+    """Return the critical path within the trace's span, in the format `PathData` of `page/src/types.d.ts`.
 
-    An element is a kernel, a wait, or CPU time in one topmost operator (outside operators, in one annotation). `events`
-    are the events on the page, as for `details_of`.
-    """
+    An element is a kernel, a wait, or the CPU time of one topmost operator. Outside operators, it is the CPU time of
+    one annotation. `events` contains the events on the page, as in `details_of`."""
     unit = _units(trace, chain.row)
     starts = np.flatnonzero(run_starts(unit, chain.kind))
     if not len(starts):
         return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "tiles": None}
     ns = np.add.reduceat(chain.ns, starts)
-    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # The elements are in the order of the path.
+    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # The elements are in path order.
     end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
     kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
     number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))
@@ -175,7 +173,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: Int
 
 
 def _units(trace: Trace, row: IntColumn) -> IntColumn:
-    """Return the event that shows each row (for a call, its topmost operator); −1 if there is none."""
+    """Return the event that represents each row, −1 for none. A call is represented by its topmost operator."""
     calls, first = trace.calls, len(trace.gpu)
     top = np.where(trace.hierarchy.top >= 0, trace.hierarchy.top, np.arange(len(calls)))
     around = trace.runtime.call
@@ -190,7 +188,8 @@ _PLACES_LISTED = 3000
 
 
 def places_of(trace: Trace) -> list[dict[str, Any]]:
-    """Return source lines and modules with the number, total and longest of their GPU events (or of their calls)."""
+    """Return source lines and modules with the number, total time and longest of their GPU events, or else of their
+    calls."""
     origin, table = trace.origin, trace.source_table
     on_gpu = len(trace.gpu) > 0
     events = trace.gpu if on_gpu else trace.calls
@@ -213,7 +212,7 @@ def places_of(trace: Trace) -> list[dict[str, Any]]:
 
 
 def load_of(trace: Trace) -> list[list[float]]:
-    """Return the start (ns) and busy share of equal slices of the trace: GPU load (or CPU load if it has no GPU)."""
+    """Cut the trace into equal slices. Return each slice's start (ns) and GPU load (CPU load if there is no GPU)."""
     events = trace.gpu if len(trace.gpu) else trace.calls
     busy = union(events.ts - trace.span.start, events.end - trace.span.start)
     edges = np.linspace(0, max(trace.span.length, 1), _LOAD_BINS + 1, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Timeline of a trace: streams and threads as lanes with blocks."""
+"""Build the timeline of a trace. Streams and threads are lanes that contain blocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from .tiles import LaneLayout, tiles_of
 from .timeline import chain_of, condense, load_of, nest, places_of
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
-# Maps each kind to a palette color. Device and host kinds may share a color, because they never share a lane.
+# Maps each kind of event to a color of the palette.
+# Device and host kinds may have the same color, because they are never in the same lane.
 KIND_COLORS = {
     "GEMM": 4, "Convolution": 3, "Attention": 5, "Normalization": 7, "Elementwise": 1,
     "Reduction and softmax": 8, "Communication": 2, "Copy and fill": 9, "Other kernel": 6,
@@ -42,18 +43,17 @@ _KINDS = (*GPU_KINDS, *_HOST_KINDS)
 _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
-# A page contains tiles and details only if it has at most this many events (about 75 MB).
+# A page contains tiles and details only if it has at most this many events (about 75 MB of data).
 _MOST_IN_TILES = 6_000_000
 
 
 @dataclass(frozen=True)
 class _EventRows:
-    """All GPU events, calls and runtime calls of a trace, in this order.
+    """All GPU events of a trace, followed by all its calls and then its runtime calls.
 
-    `lane` is the number of the stream or, after all streams, of the thread. `ts` is in ns after the start of the trace.
-    `name` is a code, `kind` an index into `_KINDS`. `op` is the name code of the topmost operator that launched a GPU
-    event; −1 if unknown.
-    """
+    `lane` is the number of a stream or thread. Threads follow after all streams. `ts` counts in ns from the start of
+    the trace. `name` is a name code, and `kind` is an index into `_KINDS`. For a GPU event, `op` is the name code of
+    the topmost operator that launched it; −1 if unknown."""
 
     lane: IntColumn
     ts: IntColumn
@@ -69,11 +69,10 @@ class _EventRows:
 def timeline_of(
     trace: Trace, work: Work, budget: int, chain: CriticalChain | None = None, files: int = 1
 ) -> dict[str, Any]:
-    """Return the timeline of a trace as `TimelineData` of `page/src/types.d.ts`.
+    """Return the timeline of a trace in the format `TimelineData` of `page/src/types.d.ts`.
 
     Events are numbered by lane, depth and start. Tiles, details and the critical path are None if the page would exceed
-    its event limit. Short calls are merged until at most `budget` blocks remain.
-    """
+    its event limit. Short calls are merged until at most `budget` blocks remain."""
     every, labels = _rows(trace)
     rows, lanes, events = _busiest(every, labels)
     depth = nest(rows.lane, rows.ts, rows.ts + rows.dur)
@@ -110,7 +109,7 @@ def timeline_of(
 
 
 def _busiest(rows: _EventRows, labels: list[dict[str, Any]]) -> tuple[_EventRows, list[dict[str, Any]], IntColumn]:
-    """Return the rows in the busiest lanes, renumbered in drawing order, with the lane labels and the row numbers."""
+    """Return the rows in the busiest lanes (renumbered in drawing order), the lanes' labels, and the row numbers."""
     streams = sum(label["gpu"] for label in labels)
     load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
     busiest = np.argsort(-load, kind="stable")[:_LANES]
@@ -176,13 +175,12 @@ Columns = dict[str, npt.NDArray[np.integer]]
 def details_of(
     trace: Trace, work: Work, layout: LaneLayout, events: IntColumn, names: Sequence[str], gpu_lanes: int
 ) -> dict[str, Any]:
-    """Return the details of all events on the page as `PackedDetails` of `page/src/types.d.ts`.
+    """Return the details of all events on the page in the format `PackedDetails` of `page/src/types.d.ts`.
 
     Args:
-        events: int64, the events on the page among the GPU events, calls and runtime calls, in this order.
-        names: full names, by name code of the page.
-        gpu_lanes: lanes below this number are streams.
-    """
+        events: int64, the events on the page, as positions among all GPU events, calls and runtime calls.
+        names: full names, indexed by the page's name codes.
+        gpu_lanes: number of lanes that are streams. They come first."""
     (gpu, texts), cpu = _gpu_columns(trace, work), _cpu_columns(trace)
     fields = {"gpu": fields_of(gpu, _LOCAL), "cpu": fields_of(cpu, _LOCAL)}
     data = []
@@ -256,7 +254,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
 
 
 def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
-    """Return, for operators that only repetition identifies, their name codes (−1 for none) and their names."""
+    """Return a name code per GPU event, and the names. The code is −1 unless only repetition shows the operator."""
     owner, labels = trace.attribution, StringTable()
     code = np.full(len(trace.gpu), -1, np.int64)
     for event in np.flatnonzero(owner.repetition > 0).tolist():

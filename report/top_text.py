@@ -1,4 +1,4 @@
-"""Names with the most time on one screen, with latency and throughput of serving steps."""
+"""Render the names that take the most time as one screen, together with the latency and throughput of serving steps."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from ..trace.trace import Trace
 
 _MOE = re.compile(r"moe|expert|topk_?gating|grouped_gemm|matmul_ogs|_combined_routing", re.IGNORECASE)
 _KINDS = {"Attention": "attention", "GEMM": "GEMM", "Communication": "communication"}
-_FULL_WIDTH = 4000  # This width fits any kernel name.
-_MANY_GRAPHS = 0.5  # The screen mentions --graph-capture if graphs take at least this share of the GPU time.
+_FULL_WIDTH = 4000  # Any kernel name fits this width.
+_MANY_GRAPHS = 0.5  # The screen mentions --graph-capture if graphs launch more than this share of the GPU time.
 
 
 def render(
     rows: Sequence[TopRow], analyses: Sequence[Analysis], by: str, width: int = 80, top: int = 15, *, full: bool = False
 ) -> str:
-    """Return the busy share of the GPUs, the first `top` rows, and commands to run next.
+    """Return the share of time for which the GPUs are busy, the first `top` rows, and commands to run next.
 
     Args:
-        rows: all rows, longest first, grouped by `by` (one of `TOP_BY`).
-        full: print full names.
-    """
+        rows: all rows, longest first. They are grouped by `by` (one of `TOP_BY`).
+        full: print full names."""
     on_gpu = any(row.device_ns for row in rows)
     rows = [row for row in rows if (row.device_ns if on_gpu else row.host_ns)]
     others = [other for other in TOP_BY if other != by]
     lines = [_busy(analyses), *serving_lines(analyses, width)]
-    for count in range(len(others), 0, -1):  # The line lists all values of --by that fit, but at least one.
+    for count in range(len(others), 0, -1):  # List as many other values of --by as fit on the line, but at least one.
         hint = f"--by {', '.join(others[:count])}"
         if len(lines[0]) + 2 + len(hint) <= width:
             lines[0] += f"{hint:>{width - len(lines[0])}}"
@@ -75,7 +74,7 @@ def _busy(analyses: Sequence[Analysis]) -> str:
 
 
 def serving_lines(analyses: Sequence[Analysis], width: int) -> Iterator[str]:
-    """Yield latency and throughput per phase of serving steps, and the distribution of GPU time."""
+    """Yield each serving phase's latency and throughput, and the distribution of GPU time over kinds of kernels."""
     phases = [row for analysis in analyses for row in analysis.serving_phases if row.phase != "all"]
     if not phases:
         return
@@ -101,5 +100,5 @@ def serving_lines(analyses: Sequence[Analysis], width: int) -> Iterator[str]:
 
 def short_label(label: str, by: str, room: int) -> str:
     if by in ("line", "module") and len(label) > room:
-        return f"…{label[1 - room :]}"  # Keep the end of the name, because it distinguishes lines and modules.
+        return f"…{label[1 - room :]}"  # The end of the name distinguishes lines and modules.
     return shorten(label, room)
