@@ -1,1 +1,1 @@
-"""Command line: one thin module per command, with the functions ``prepare_parser`` and ``run``."""
+"""The command line. Each command is one thin module with the functions ``prepare_parser`` and ``run``."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..analysis.job_summary import JobSummary
 
 COMMON = "files steps output csv full json"
-_OF_ONE = ("device_spec", "graph_capture")  # A job does not support these options.
-_ROWS = 3  # The screen shows this many rows from each table of a job.
+_OF_ONE = ("device_spec", "graph_capture")  # These options are not available for a job.
+_ROWS = 3  # For a job, the screen shows at most this many rows per table.
 _EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz
@@ -61,7 +61,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # This comes first, because later outputs may be inside this folder.
+    # This is done first, because later outputs may be inside this folder.
     csv_folder = None if arguments.csv is None else make_folder(arguments.csv)
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=reads)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..converters.astra_run import SimulatedRank
 
 COMMON = "files profile network run limit full json"
-_LISTED = 5  # the most examples per problem kind, in files and with --full
+_LISTED = 5  # maximum number of examples per problem kind, in files and with --full
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim

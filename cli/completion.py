@@ -25,7 +25,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import shtab  # This import is here so that other commands start faster.
 
-    from .parser import etplus_parser  # This call imports the module of every command.
+    from .parser import etplus_parser  # This call imports the modules of all commands.
 
     root, commands = etplus_parser()
     for parser in commands.values():

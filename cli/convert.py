@@ -65,7 +65,7 @@ _OPTIONS = (
     "without_times"
 )
 
-_FILES, _NOTES = 9, 5  # the screen shows at most this many files and this many notes
+_FILES, _NOTES = 9, 5  # the screen lists at most this many files and this many notes
 _YES: dict[str, Any] = {"action": "store_const", "const": True}
 _NO: dict[str, Any] = {"action": "store_const", "const": False}
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _redact(arguments: argparse.Namespace) -> int:
-    # In `convert --redact FILE`, argparse reads FILE as the value of --redact.
+    # For `convert --redact FILE`, argparse takes FILE for the value of --redact.
     if arguments.redact not in ("fields", "names"):
         arguments.files, arguments.redact = [arguments.redact, *arguments.files], "fields"
     files, output = arguments.files, arguments.output
@@ -206,7 +206,7 @@ def _setting(text: str) -> tuple[str, float]:
 
 
 def _lines(done: Conversion, *, full: bool) -> list[str]:
-    """Return the lines for the screen, with warnings before all other notes."""
+    """Return the lines to print, with all warnings before other notes."""
     notes = [f"note    {note}" for note in sorted(done.notes, key=lambda note: not note.startswith("warning"))]
     notes += [f"note    {count:,} {text}" for text, count in sorted(done.counts.items())]
     more = 0 if full else len(notes) - _NOTES

@@ -1,4 +1,4 @@
-"""`etplus demo`: show kernels under operators, problems in a recorded step, and commands to run next."""
+"""`etplus demo`: show kernels under their operators, problems in a recorded step, and commands to try next."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = "example:\n  etplus demo --output demo-out"
     parser.add_argument(
-        "-o", "--output", default="demo-out", metavar="DIR", help="folder to write to (default: demo-out)"
+        "-o", "--output", default="demo-out", metavar="DIR", help="folder for the demo's files (default: demo-out)"
     )
 
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     has_insight = installed("analysis") and installed("report")
     names = [etplus.name, f"{chakra.name} (simulators)", f"{timeline.name} (ui.perfetto.dev)"]
     if has_insight:
-        analysis = trace.with_(file=etplus.name).analyze()  # Commands on the page name the file next to the page.
+        analysis = trace.with_(file=etplus.name).analyze()  # The page's commands name the file next to it.
         title = "etplus demo: training steps on an H100"
         html, _ = outer("report.job_page").ranks_html([analysis], 1, title, shells=[etplus.name])
         with open_output(page) as out:
@@ -70,10 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
-    """Yield the lines of a tree: GPU events below the calls that launched them, one path per caller.
+    """Yield the lines of a tree. GPU events are below the calls that launched them, and each call path is printed once.
 
     Args:
-        events: in output order; events without a known launching call are dropped.
+        events: GPU events in the order to print them. Events without a known launching call are left out.
 
     Example:
         >>> print("\\n".join(line[:70] for line in kernel_tree(trace.kernels.matching("gemm")[:1])))

@@ -53,8 +53,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "two traces or jobs, A and B")
     add_tables_and_switch(parser)
-    add("--by-shape", action="store_true", help="match operators by name and shapes")
-    add("--total", action="store_true", help="compare whole traces instead of means per iteration")
+    add("--by-shape", action="store_true", help="match operators by both name and shapes")
+    add("--total", action="store_true", help="compare whole traces instead of averages per iteration")
     add_selection(parser, "compare only")
     add_annotation(parser)
     add_own(parser)
@@ -125,7 +125,7 @@ def _write(arguments: argparse.Namespace, found: TraceChanges | JobDifference, h
 
 
 def _shell(arguments: argparse.Namespace, folder: PurePath) -> str:
-    """Return command-line arguments for both inputs and the compared part. Paths are relative to `folder`."""
+    """Return command-line arguments that select both inputs and the compared part. Paths are relative to `folder`."""
     given = [*arguments.first_files, *arguments.files]
     files = [os.path.relpath(name, folder) if folder.name else name for name in given]
     return " ".join(map(shell_word, [*files, *words_of_part(arguments), *["--total"][: arguments.total]]))

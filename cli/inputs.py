@@ -1,4 +1,4 @@
-"""Input traces: files, pairs to link, folders, file name patterns, and standard input."""
+"""Find input traces: files, pairs to link, folders, file name patterns and standard input."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
-_KEPT = 16  # Up to this many traces stay in memory for a second read; if a job has more, its traces are read again.
-_WELL_LINKED = 0.95  # If at least this share is linked, the command prints no message about the link.
-_LONG = 60  # A message lists at most this many characters of ranks.
+_KEPT = 16  # At most this many traces stay in memory for a second use. The traces of larger jobs are read again.
+_WELL_LINKED = 0.95  # If at least this share of the operators is linked, the command prints no message about it.
+_LONG = 60  # A message lists ranks in at most this many characters.
 
 TraceInput = str | InputPair | FileRank | StoredRank
 # A file ("-" is standard input), one rank of a merged file, or a pair of files to link.
@@ -38,7 +38,7 @@ TraceInput = str | InputPair | FileRank | StoredRank
 def add_inputs(
     parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True, gpu: bool = True, ranks: bool = True
 ) -> None:
-    """Add the arguments for input traces. `use` is help text about how several traces are used."""
+    """Add the arguments for input traces. `use` is help text about how the command uses several traces."""
     several = f"; {use}" if use else ""
     about = "traces: ET+, Kineto, .sqlite (Nsight Systems), .et, or a folder of these"
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"{about}; - for standard input{several}")
@@ -70,13 +70,13 @@ def find_inputs(
     arguments: argparse.Namespace, count: int | None = None, *, outputs: Iterable[str | None] = (),
     reads: Iterable[str | None] = (), rank_of_job: bool = False,
 ) -> list[TraceInput]:  # fmt: skip
-    """Return the input traces of a command line: the pair first, then FILEs. Folders are expanded.
+    """Return the input traces of a command line. The pair comes first, then the FILEs. Folders are expanded.
 
     Args:
-        count: required number; None for one or more.
-        outputs: files that the command writes.
-        reads: further files that outputs must not overwrite.
-        rank_of_job: --rank also selects among files.
+        count: required number of traces; None allows any number from one up.
+        outputs: files that the command will write.
+        reads: other files that the outputs must not overwrite.
+        rank_of_job: if True, --rank also selects files by their rank.
     """
     found: list[TraceInput] = []
     if arguments.kineto_file is not None:
@@ -139,13 +139,13 @@ def _chosen(arguments: argparse.Namespace, file: str, ranks: Sequence[FileRank])
 
 
 def _processes(arguments: argparse.Namespace, given: TraceInput) -> Sequence[TraceInput]:
-    """Return the input. If it is a merged Kineto trace, read the trace and return its selected ranks."""
+    """Return the input. If it is a merged Kineto trace, read it and return the ranks that the options select."""
     ranks = _merged_ranks(given) if isinstance(given, str) and given != _STDIN else []
     return _chosen(arguments, str(given), ranks) if ranks else [given]
 
 
 def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRank]]) -> Sequence[TraceInput]:
-    """Drop merged traces if their folder also contains one trace per rank."""
+    """If a folder contains both merged traces and one trace per rank, drop the merged traces."""
     others = [given for given in inputs if given not in merged]
     if others and len(others) < len(inputs):
         names = [str(given) for given in inputs if given in merged]
@@ -154,7 +154,7 @@ def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRa
 
 
 def _of_ranks(inputs: Sequence[TraceInput], ranks: Sequence[int]) -> list[TraceInput]:
-    """Return the inputs of the given ranks. A trace is read only if its file name does not show the rank."""
+    """Return only the inputs that belong to `ranks`. Read a trace only if its file name lacks the rank."""
     from ..converters.open import open_trace
 
     found = {}
@@ -179,7 +179,7 @@ def _few(ranks: list[int]) -> str:
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
-    """Return the file, or the rank in the file that --pid and --gpu select."""
+    """Return the file. If --pid or --gpu is given, return the rank in the file that they select."""
     if arguments.pid is None and arguments.gpu is None:
         return file
     ranks = find_ranks(file) if is_nsys(file) else _merged_ranks(file)
@@ -208,7 +208,7 @@ def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
 
 
 def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> Iterator[Trace]:
-    """Yield the selected part per trace, with the links of --graph-capture and the patterns of --own."""
+    """Yield each trace's selected part, with --graph-capture and --own applied."""
     with_captures, known = captures_linker(arguments), set[str]()
     for given in inputs:
         part = chosen_part(with_captures(read_input(given)), arguments.own, selection_of(arguments))
@@ -216,11 +216,11 @@ def read_parts(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> I
 
 
 def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int = 0) -> Job:
-    """Return a job of the selected parts. Its engine suits this number of traces (default: number of inputs)."""
+    """Return a job of the selected parts. Its engine suits this number of `traces` (default: number of inputs)."""
     from ..jobs.job import Job  # This import is slow.
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
-    if own or part:  # Without such options, columns are read as stored.
+    if own or part:  # Otherwise, columns are returned as stored.
         job = job.choosing(partial(chosen_part, own=own, part=part))
     engine = engine_for(arguments, traces or len(inputs))
     return job if engine is None else job.on(engine=engine)
@@ -232,7 +232,7 @@ def _warned_of(trace: Trace, known: set[str]) -> Trace:
 
 
 class ReadAnew(Sequence[Trace]):
-    """Traces in order. If there are more than `_KEPT`, each access reads its trace again. `choose` selects a part."""
+    """Traces in order. If there are more than `_KEPT`, each access reads the trace again. `choose` selects a part."""
 
     def __init__(self, inputs: Sequence[TraceInput], choose: Callable[[Trace], Trace]) -> None:
         self._inputs, self._choose = inputs, choose
@@ -290,7 +290,7 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.
 
 
 def words_of_part(arguments: argparse.Namespace) -> list[str]:
-    """Return the command-line options that select parts of traces."""
+    """only the rank that ran on this GPU"""
     return [*part_words(*(getattr(arguments, name, None) for name in ("steps", "window", "between", "module")))]
 
 

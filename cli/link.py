@@ -31,7 +31,7 @@ _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
 # Options of the original trace_link.py and of Chakra's linker. Help texts do not show them.
 _HIDDEN: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
 _LINKED_LESS = 3
-_FACTS_VERSION = "1.0"  # version of the JSON format that this command writes
+_FACTS_VERSION = "1.0"  # version of this command's JSON format
 
 _DESCRIPTION = """\
 Link a PyTorch Execution Trace with a Kineto trace into ET+: every operator with
@@ -97,7 +97,7 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add_pair(parser.add_argument_group("inputs instead of FILEs"))
     name = "NAME_plus.json in the current folder, with --et-file next to the Execution Trace"
     results = "; for a folder: folder or URL of the results; .etplus writes columns" if folder else ""
-    add("-o", "--output", metavar="FILE", help=f"output: ET+ (may end in .gz) or Chakra .et (default: {name}){results}")
+    add("-o", "--output", metavar="FILE", help=f"output ET+ (may end in .gz) or Chakra .et (default: {name}){results}")
     add("--output-file", dest="output", **_HIDDEN)
     _add_link_options(parser, folder=folder)
     for gate, least, has in (("match", 0.95, "linked"), ("certain", 0.0, "certain")):
@@ -174,7 +174,7 @@ def _is_folder(name: str) -> bool:
 
 
 def _refuse(arguments: argparse.Namespace, names: str, reason: str) -> None:
-    """Raise UsageError if any option in `names` was given."""
+    """Raise UsageError if any option listed in `names` was given."""
     for name in options_of(arguments, names):
         raise UsageError(f"--{name.replace('_', '-')} {reason}")
 
@@ -215,7 +215,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
 def _write(linked: Trace, output: str, jobs: int) -> None:
     columns = output.endswith(".parquet")
     if columns or output.endswith((".et", ".et.gz")):
-        from ..converters.conversion import convert  # This import is slower than the import of the linker.
+        from ..converters.conversion import convert  # Importing the linker would take less time than this.
 
         convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
     else:
@@ -223,7 +223,7 @@ def _write(linked: Trace, output: str, jobs: int) -> None:
 
 
 def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> str:
-    """Return the reason for exit status 3, or "" for none. `alone` means that there is no Execution Trace."""
+    """Return why the exit status is 3, or "" if it is not. If `alone` is True, there was no Execution Trace."""
     report, graphs = linked.report, linked.captured
     if not alone and not report.ops["linked"]:
         return "nothing was linked"
@@ -238,7 +238,7 @@ def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> st
 
 
 def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
-    """Return the Execution Trace (or None) and the Kineto trace. The file contents show which is which."""
+    """Return the Execution Trace (or None) and the Kineto trace. Their contents show which is which."""
     files: list[str] = arguments.files
     if not files:
         if arguments.kineto_file is None:
@@ -263,7 +263,7 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
 
 
 def _default_output(first: str, arguments: argparse.Namespace) -> str:
-    """Return the path of `NAME_plus.json`: next to --et-file (as in trace_link.py), otherwise in the current folder."""
+    """Return the path of `NAME_plus.json`. It is next to --et-file (as in trace_link.py) or in the current folder."""
     if first == "-":
         raise UsageError("--output is required when the trace comes from standard input")
     folder = Path(first).parent if arguments.et_file is not None else Path()
@@ -275,11 +275,12 @@ def facts_of_run(
     arguments: argparse.Namespace, status: int, ops: Iterable[Mapping[str, int]], *, outputs: Sequence[str],
     warnings: Sequence[str], started: float,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return JSON-ready facts about a run of the linker.
+    """Return facts about a run of the linker that can be written as JSON.
 
     Args:
-        ops: per rank, the number of ET operators: "total", "linked" and "certain"; limits apply per rank.
-        started: `perf_counter` at the start of the run.
+        ops: for each rank, the number of ET operators: "total", "linked" and "certain". Every rank must reach the
+    limits.
+        started: value of `perf_counter` when the run started.
     """
     ranks = list(ops)
     counts = {"min_match": "linked", "min_certain": "certain"}

@@ -1,4 +1,4 @@
-"""Results of linking as text: one screen, or all decisions."""
+"""Render the results of linking as text: one screen, or all decisions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..trace.trace import Trace
 _WIDTH = 79
 _HINT = "--full for how it was decided"
 _DOUBTS = 2  # The screen shows at most this many reasons for unverified links.
-_LINES = 5  # A sentence on the screen takes at most this many lines.
+_LINES = 5  # Each sentence takes at most this many lines on the screen.
 
 
 def render(linked: Trace, output: str) -> str:
-    """Return one screen: the linked and certain shares, doubts, unlinked events and outputs."""
+    """Return one screen: the shares of linked and certain operators, doubts, unlinked events and outputs."""
     report = linked.report
     lines = textwrap.wrap(f"{_linked(report)}; {attached(report)}", _WIDTH)
     lines += [line for sentence in _doubts(report) for line in _indented(sentence)]
@@ -26,7 +26,7 @@ def render(linked: Trace, output: str) -> str:
     lines += [line for sentence in sentences for line in _indented(sentence)]
     lines += [line for sentence in report.warnings for line in _indented(sentence, "warning ")]
     room = _WIDTH - len(f"wrote {output}")
-    # If the name is long, the hint gets its own line.
+    # If the file name is too long, the hint gets its own line.
     hint = f"{_HINT:>{room}}" if room > len(_HINT) + 1 else f"\n{_HINT:>{_WIDTH}}"
     return "\n".join([*lines, f"wrote {output}{hint}"])
 

@@ -1,7 +1,7 @@
-"""Entry points of `etplus` and `trace-link`, with their error handling.
+"""Define the entry points of `etplus` and `trace-link`, including their error handling.
 
-An interrupt must end in one line at any time. Only the lightest modules are therefore imported before `_reported`.
-"""
+An interrupted command must always end with one line of output. Therefore, only small modules are imported before
+`_reported`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _BAD_INPUT = 2
 _SIGINT, _SIGTERM = 128 + signal.SIGINT, 128 + signal.SIGTERM
-_SIGPIPE = 128 + 13  # This is a number, because Windows does not have this signal.
+_SIGPIPE = 128 + 13  # Windows does not define this signal, so its number is used.
 _STDOUT = "standard output"
 _DEBUG = "--log-level DEBUG"
 _INTERRUPTED = "interrupted; nothing was written"
@@ -43,12 +43,11 @@ def trace_link(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
-    """Parse and run the command. Report an exception as one line on standard error and as an exit status.
+    """Parse and run the command. Print an exception as one line on standard error and return an exit status.
 
     Args:
-        parse: name of a function in the module `parser`.
-        given: the command line. None means sys.argv, in a process in which nothing else runs.
-    """
+        parse: the name of a function in the module `parser`.
+        given: the command line. None means sys.argv; the command then has the process to itself."""
     level, alone = "WARNING", given is None
     with _signals(program, alone) as imported:
         try:
@@ -80,7 +79,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
 
 
 def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
-    """Parse the command line with all imported modules frozen, so that the garbage collector skips them."""
+    """Parse the command line. Freeze all imported modules, so that the garbage collector skips them."""
     if alone:
         gc.disable()
     with _one_blas_thread(lasting=words[:2] == ["predict", "fit"]) if alone else contextlib.nullcontext():
@@ -95,10 +94,9 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
 
 @contextlib.contextmanager
 def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
-    """Import numpy with one BLAS thread. Starting more threads costs 0.1 s of CPU time, and small GEMMs do not gain.
+    """Import numpy with one BLAS thread. Starting more takes 0.1 s of CPU time, and small GEMMs do not benefit.
 
-    `lasting` keeps one thread afterwards, because `predict fit` solves many small systems.
-    """
+    If `lasting` is True, the limit stays in place, because `predict fit` solves many small systems."""
     added = [name for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:
@@ -109,7 +107,7 @@ def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
 
 
 def _run(arguments: Namespace, alone: bool) -> int:
-    """Run the command in one transaction, so that its outputs appear only on success."""
+    """Run the command in one transaction, so that its outputs appear only if it succeeds."""
     import logging
 
     from ..schemas.text.memory_limit import capped_memory
@@ -124,7 +122,7 @@ def _run(arguments: Namespace, alone: bool) -> int:
         try:
             status = _run_with_ranks(command_named(arguments.command).run, arguments)
             sys.stdout.flush()
-        except BrokenPipeError:  # The reader closed the pipe, as `… | head` does. Complete output files are kept.
+        except BrokenPipeError:  # The reader has closed the pipe, as in `… | head`. Complete output files are kept.
             _lost_output()
             return _SIGPIPE
     return status
@@ -137,7 +135,7 @@ def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> in
     while True:
         copied = {key: [*value] if isinstance(value, list) else value for key, value in vars(arguments).items()}
         try:
-            return run(type(arguments)(**copied))  # These are copies, because commands may remove words from the lists.
+            return run(type(arguments)(**copied))  # The lists are copied, because commands may remove words from them.
         except SeveralRanksError as several:
             known = getattr(arguments, "merged", None)
             if known is None or several.file in known or not isinstance(several.ranks[0], ProcessRank):
@@ -172,7 +170,7 @@ def _explained(error: Exception) -> str:
 
 
 def _lost_output() -> OSError | None:
-    """Flush standard output. On failure, drop the output and return the error, so that Python still exits cleanly."""
+    """Flush standard output. On failure, drop the output and return the error, so that Python exits cleanly."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -183,11 +181,10 @@ def _lost_output() -> OSError | None:
 
 
 def _repair_streams() -> None:
-    """Make the standard streams accept any text, and give them names for error messages.
+    """Make the standard streams accept any text, and name them for error messages.
 
-    If a descriptor is closed (`>&-`), Python has no stream. A read-only stream replaces it, so that lost output is
-    reported.
-    """
+    If a descriptor is closed (`>&-`), Python has no stream for it. A read-only stream takes its place, so that the lost
+    output is reported."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     old = sys.stdout
@@ -207,11 +204,10 @@ class _StandardOutput(io.FileIO):
 
 @contextlib.contextmanager
 def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
-    """Handle signals. Yield a function to call after the modules of the command are imported.
+    """Handle signals. Yield a function that the caller must call when all modules of the command are imported.
 
-    Before that call, a signal ends the process immediately, because Python may ignore exceptions during an import.
-    After it, SIGTERM raises SystemExit and SIGINT raises KeyboardInterrupt, so that temporary files are removed.
-    """
+    Until then, a signal ends the process immediately, because Python may ignore exceptions during an import.
+    Afterwards, SIGTERM raises SystemExit and SIGINT raises KeyboardInterrupt, so that temporary files are removed."""
     if not alone:
         yield lambda: None
         return
@@ -222,7 +218,7 @@ def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
         os._exit(128 + number)
 
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
-    # The signal is ignored, as under `nohup` and in `command &`.
+    # SIGINT was ignored, as under `nohup` and in `command &`, and must stay ignored.
     if signal.getsignal(signal.SIGINT) != signal.default_int_handler:
         del handlers[signal.SIGINT]
     for number in handlers:

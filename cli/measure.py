@@ -60,12 +60,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_selection(parser, "measure only")
     add("--full", action="store_true", help="print every table")
     add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
-    add("--threads", type=int, default=0, metavar="N", help="number of PyTorch threads (default: chosen by PyTorch)")
-    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit per operator (default: 30)")
+    add("--threads", type=int, default=0, metavar="N", help="number of PyTorch threads (default: PyTorch decides)")
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit for each operator (default: 30)")
     about = "skip operators with tensors larger than this (default: %(default)s)"
     add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE", help=about)
     add("--ops", metavar="PATTERN", help="time only operators that match a regular expression, such as 'mm|conv'")
-    add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest operators are timed first")
+    add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest operators come first")
     about = "number of passes over all calls, to even out slow phases of the machine (default: %(default)s)"
     add("--rounds", type=int, default=Options.rounds, metavar="N", help=about)
     about = "also time the shapes for another batch size or sequence length, as in `etplus predict run`"

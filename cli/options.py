@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_MANY = 16  # With fewer traces, a single process is faster.
+_MANY = 16  # A single process is faster for fewer traces.
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
 def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
-    """Return the values of the options in `names` (separated by spaces) as keyword arguments, if they were given."""
+    """Return the given options in `names` (separated by spaces) and their values as keyword arguments."""
     values = ((name, getattr(arguments, name)) for name in names.split())
     return {name: value for name, value in values if value is not None}
 
@@ -37,7 +37,7 @@ def rank_list(text: str) -> list[int]:
 def add_ranks(
     parser: argparse._ActionsContainer, option: str = "--ranks", about: str = "only these ranks of a job, such as 0,3-7"
 ) -> None:
-    """Add --ranks for `find_inputs`, or an option with another name if --ranks has another meaning."""
+    """Add --ranks for `find_inputs`. If --ranks means something else in this command, `option` is its name."""
     parser.add_argument(option, dest="chosen_ranks", type=rank_list, metavar="LIST", help=about)
 
 
@@ -48,7 +48,7 @@ def add_engine(parser: argparse._ActionsContainer) -> None:
 
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
-    """Return the engine for a number of traces; None means that the current process does the work."""
+    """Return the engine for this number of traces. None means that the current process does all the work."""
     from ..jobs.engines import engine_of  # This import is slow, and only large jobs need it.
 
     if arguments.scheduler is not None:
@@ -59,7 +59,7 @@ def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
 
 
 def add_network(parser: argparse._ActionsContainer, what: str, **more: Any) -> None:
-    """Add --network. Its help text starts with `what`; `more` is passed to argparse."""
+    """Add --network. Its help text starts with `what`. `more` contains further argparse settings."""
     form = "a file (docs/reference/network.md), or bandwidth=GB/s,latency=us,algorithm=NAME,library=NAME (gloo or nccl)"
     parser.add_argument("--network", metavar="SPEC", help=f"{what}: {form}", **more)
 
@@ -98,7 +98,7 @@ def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Tr
 
 
 class _Between(argparse.Action):
-    """Parses a name and an optional number into a pair."""
+    """Converts the option's words to a pair of a name and a number (default: 0)."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
@@ -110,7 +110,7 @@ class _Between(argparse.Action):
 
 
 def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
-    """Add the options that select parts of traces. Their help starts with `what`, such as "convert only"."""
+    """Add the options that select parts of traces. Their help texts start with `what`, such as "convert only"."""
     group = parser.add_argument_group("part of each trace (default: all)")
     if steps:
         add_steps(group, what)
@@ -132,7 +132,7 @@ def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
 
 
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options of commands that analyze a trace. The help text of each selection option starts with `what`."""
+    """Add the options of commands that analyze a trace. The help of options that select parts starts with `what`."""
     add_selection(parser, what)
     add_annotation(parser)
     add_own(parser)
@@ -166,7 +166,7 @@ def add_provenance(parser: argparse._ActionsContainer) -> None:
 
 
 def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
-    """Read the captures of --graph-capture. Return a function that links a trace to these captures."""
+    """Read the captures of --graph-capture. Return a function that links a trace to them."""
     if not getattr(arguments, "graph_capture", ()):
         return lambda trace: trace
     # This import is slow, and few runs need it.

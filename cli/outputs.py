@@ -1,4 +1,4 @@
-"""Outputs of commands: one screen of text, all tables with --full or -o, JSON with --json."""
+"""Write the outputs of commands: one screen of text, all tables with --full or -o, or JSON with --json."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .terminal import print_text
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
-SCREEN = 24  # The default output of every command has at most this many lines, so that it fits a terminal.
+SCREEN = 24  # By default, a command prints at most this many lines, so that they fit on a terminal.
 
 
 def add_tables(parser: argparse.ArgumentParser, **json: Any) -> None:
-    """Add -o, --full and --json. `json` overrides argparse settings of --json."""
-    parser.add_argument("-o", "--output", metavar="FILE", help="write all tables to FILE instead of printing")
-    parser.add_argument("--full", action="store_true", help="print all tables with full names")
+    """Add -o, --full and --json. `json` contains argparse settings that override the default ones for --json."""
+    parser.add_argument("-o", "--output", metavar="FILE", help="write all tables to FILE instead of printing them")
+    parser.add_argument("--full", action="store_true", help="print all tables, with full names")
     parser.add_argument("--json", metavar="FILE", **({"help": f"{_JSON}; - prints JSON instead of text"} | json))
 
 
 def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[str], bool] = os.path.lexists) -> None:
-    """Like `add_tables`, but --json without a value prints JSON.
+    """Like `add_tables`, but if --json has no value, JSON is printed.
 
-    In `etplus analyze --json trace.json`, the word after --json is an input, not an output file, if no input precedes
-    --json and `is_input` recognizes the word as an existing input.
+    In `etplus analyze --json trace.json`, the word after --json is an input and not an output file. This is the case if
+    no input comes before --json and `is_input` is True for the word.
     """
 
     class Json(argparse.Action):
@@ -61,7 +61,7 @@ def one_or_all(numbers: list[Any]) -> Any:
 def write_tables(
     arguments: argparse.Namespace, screen: str, numbers: Any, full: Callable[[], str] | None = None
 ) -> None:
-    """Print or write the screen or all tables, and the JSON-ready numbers, following the options of `add_tables`."""
+    """Print or write what the options of `add_tables` request: the screen, all tables, or the numbers as JSON."""
     write_json(arguments.json, numbers)
     to_file = arguments.output not in (None, _STDOUT)
     if to_file or arguments.full:
@@ -76,7 +76,7 @@ def write_tables(
 
 
 def first_screen(text: str) -> str:
-    """Return the lines that fit on one screen, and a last line with the number of further lines.
+    """Return the lines that fit on one screen. If there are more, the last line gives their number.
 
     Example:
         >>> first_screen("\\n".join("abc"))
@@ -92,7 +92,7 @@ def first_screen(text: str) -> str:
 def write_csv(
     tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, columns: Mapping[str, Sequence[str]]
 ) -> None:
-    """Write each table to FOLDER/NAME.csv. `columns` provides the headers of empty tables."""
+    """Write each table to FOLDER/NAME.csv. `columns` has the headers for tables without rows."""
     for name, found in tables.items():
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(found[0]) if found else columns.get(name, []), lineterminator="\n")
@@ -105,7 +105,7 @@ def write_csv(
 
 
 def write_json(file: str | None, numbers: Any) -> None:
-    """Write JSON-ready values to a file, or to standard output for "-". Do nothing if the file is None."""
+    """Write a JSON-ready value to a file, or to standard output if the file is "-". Do nothing if it is None."""
     if file is not None:
         with open_output(file) as out:
             out.write(orjson.dumps(numbers, option=orjson.OPT_INDENT_2) + b"\n")

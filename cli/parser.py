@@ -1,4 +1,4 @@
-"""Parsing of command lines: table of commands, parsers, and suggestions for misspelled words."""
+"""Parse command lines. This module has the table of commands, their parsers, and suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TASKS = {
     "predict train": "train a neural network that predicts graph run times (needs the `learn` extra)",
     "predict evaluate": "compare neural networks with simple baselines on held-out graphs",
 }
-# A task of `predict` is the module `predict_TASK`, such as predict_fit.
+# A task of `predict` is in the module `predict_TASK`, such as predict_fit.
 
 COMMANDS = {
     **{name: summary for group in GROUPS.values() for name, summary in group.items()},
@@ -73,7 +73,7 @@ _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
 class Command(Protocol):
-    """A command: either a module or an object."""
+    """A command. Both modules and objects can be commands."""
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the description, epilog and options."""
@@ -83,7 +83,7 @@ class Command(Protocol):
 
 
 class _Help(argparse.HelpFormatter):
-    """Wraps paragraphs, but keeps indented lines and headings as they are."""
+    """Wraps paragraphs, but leaves indented lines and headings unchanged."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         filled: list[str] = []
@@ -94,9 +94,9 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with help that fits on one screen, and with one-line errors that suggest corrections."""
+    """A parser with help that fits on one screen. Its errors take one line and suggest corrections."""
 
-    # --help shows only these options (`dest`). If empty, --help shows all options, as --help-all does.
+    # --help shows only options with these `dest` names. If this is empty, --help shows all options, as --help-all does.
     common: Sequence[str] = ()
 
     def __init__(self, **options: Any) -> None:
@@ -131,7 +131,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {line}\n")
 
     def parse_all(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse the command line and refuse unknown words. Files and a query may stand between options."""
+        """Parse the command line and reject unknown words. Files and an SQL query may be placed between options."""
         arguments, unknown = self.parse_known_args(words)
         between = unknown and not any(word.startswith("-") for word in unknown)
         if between and not any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
@@ -145,7 +145,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _invocation(action: argparse.Action) -> str:
-    """Return the spellings of an option; only the last spelling is followed by the value."""
+    """Return all spellings of an option. Only the last one is followed by the value."""
     if not action.option_strings:
         return str(action.metavar)
     name = ", ".join(action.option_strings)
@@ -180,7 +180,7 @@ class _Root(_Parser):
 
 
 def command_list() -> str:
-    """Return the grouped names of all commands. `etplus` prints them if no command is given."""
+    """Return the names of all commands in groups. `etplus` prints this list if no command is given."""
     groups: dict[str, Collection[str]] = {**GROUPS}
     if _others():
         groups["Other packages"] = _others()
@@ -224,10 +224,10 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
     """Return the parser of `etplus`, and the parsers of its commands and tasks.
 
     Args:
-        prepared: commands to import in order to add their options; None for all commands.
+        prepared: the commands to import so that their options can be added; None means all commands.
     """
     known = {*COMMANDS, *TASKS}
-    is_known = prepared is not None and known >= {*prepared}  # Searching plugins takes longer than parsing.
+    is_known = prepared is not None and known >= {*prepared}  # Searching for plugins takes longer than parsing.
     root = _Root(prog="etplus", description="Link PyTorch Execution Traces with Kineto traces and analyze the result.")
     root.others = {} if is_known else {name: _summary(plugin) for name, plugin in _others().items()}
     _add_version(root)
@@ -239,7 +239,7 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
         if tasks:
             below = found[name].add_subparsers(dest="task", metavar="TASK", required=True)
             found |= {task: below.add_parser(task.rpartition(" ")[2], help=text) for task, text in tasks.items()}
-    commands.add_parser(_HELP, help="show this list, or the options of a command")
+    commands.add_parser(_HELP, help="show this list, or the options of one command")
     for name in found if prepared is None else prepared:
         if name in found and not any(task.startswith(f"{name} ") for task in TASKS):
             try:
@@ -248,7 +248,7 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
                 found[name].common = getattr(command, "COMMON", "").split()
             except ModuleNotFoundError as error:
                 if prepared is not None or not missing_part(error):
-                    raise  # Otherwise, the parser only lists all commands and needs no options.
+                    raise  # Otherwise, the parser only lists the commands and needs none of their options.
             add_log_level(found[name])
     return root, found
 

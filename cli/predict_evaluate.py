@@ -32,7 +32,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compare neural networks with simple baselines on graphs outside the training set."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("folder", metavar="DIR", help="dataset from `etplus convert --to npz`")
+    add("folder", metavar="DIR", help="dataset written by `etplus convert --to npz`")
     about = "model from `etplus predict train`; repeatable"
     add("--model", action="append", default=[], metavar="MODEL", help=about)
     add_tables(parser)

@@ -1,4 +1,4 @@
-"""`etplus predict fit`: fit a cost model to linked traces, with its errors on held-out work."""
+"""`etplus predict fit`: fit a cost model to linked traces, and measure its errors on held-out work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--measured", metavar="MEASURED", help="file from `etplus measure` with times that replace recorded times")
     add_device_spec(parser)
     add_json(parser, "the errors on held-out traces")
-    add("--explain", metavar="KERNEL", help="explain the predictions for kernels with KERNEL in their names")
+    add("--explain", metavar="KERNEL", help="explain the predictions for kernels that have KERNEL in their names")
     about = (
         "fit a network instead, to a calibration (times of collectives by kind and size) or to the collectives of a job"
     )
@@ -118,9 +118,9 @@ def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
 
 
 def _fit_network(arguments: argparse.Namespace) -> int:
-    """Fit networks to a calibration, or one network to the collectives of a job. Write and print the result."""
+    """Fit one network per entry of a calibration, or one network to a job's collectives. Write and print the result."""
     outputs, files = [arguments.output, arguments.json], arguments.files
-    library: Library = "gloo"  # the library to read from a calibration file
+    library: Library = "gloo"  # for a calibration file
     samples = None
     if len(files) == 1 and Path(files[0]).is_file():
         check_outputs([of for of in outputs if of != "-"], files)

@@ -23,7 +23,7 @@ from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
 
 _ON_SCREEN = 8  # The screen shows at most this many operators.
-_UNCERTAIN = 3  # The exit status if the prediction is flagged as uncertain; with --force, the status is 0.
+_UNCERTAIN = 3  # Exit status if the prediction is flagged as uncertain. With --force, it is 0 instead.
 _LEAST_UNLIKE = 0.005
 _FILE = 40
 COMMON = "files model changes gpu_model steps rank_couple full json"
@@ -45,7 +45,7 @@ Exit status: 0 predicted; 2 bad input, or an interval wider than a factor of 2;
 
 
 class _Gpu(argparse.Action):
-    """Parses the name of the GPU to predict for, or the number of a GPU in the input."""
+    """Parses the name of the GPU to predict for, or the index of a GPU in the input."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
         setattr(namespace, "gpu" if values.isdecimal() else self.dest, int(values) if values.isdecimal() else values)

@@ -1,4 +1,4 @@
-"""`etplus predict train`: train a neural network that predicts graph run times."""
+"""`etplus predict train`: train a neural network that predicts the run times of graphs."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Train a neural network that predicts graph run times (needs the `learn` extra)."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("folder", metavar="DIR", help="dataset from `etplus convert --to npz`")
+    add("folder", metavar="DIR", help="dataset written by `etplus convert --to npz`")
     add("-o", "--output", required=True, metavar="MODEL", help="network to write (.safetensors)")
     add_json(parser, "settings and error on valid/")
-    add("--hidden", type=int, default=64, metavar="N", help="width of the hidden state of a node (default: 64)")
+    add("--hidden", type=int, default=64, metavar="N", help="size of each node's hidden state (default: 64)")
     add("--epochs", type=int, metavar="N", help="maximum number of epochs (default: 150)")
-    add("--seed", type=int, default=0, metavar="N", help="seed for weights and graph order (default: 0)")
+    add("--seed", type=int, default=0, metavar="N", help="random seed for weights and graph order (default: 0)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Spinning threads would slow down a shared machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Threads that spin would slow down a shared machine.
     try:
         from ..planning.learned.training import EPOCHS, train, write_trained
     except ImportError as error:

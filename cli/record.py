@@ -1,4 +1,4 @@
-"""`etplus record`: run an unchanged program, record some of its steps, and link each rank."""
+"""`etplus record`: run a program without changing it, record some of its steps, and link each rank."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [--steps A-B | --seconds S] [-o DIR] [--] COMMAND ..."
     add = parser.add_argument
     window = parser.add_mutually_exclusive_group()
-    window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, counted from 1 (default: 10-12)")
+    window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, from step 1 on (default: 10-12)")
     about = "record by time, in seconds after the import of PyTorch: 5 (the first five), or 20-25"
     window.add_argument("--seconds", type=_seconds, metavar="S", help=about)
     add("-o", "--output", default="traces", metavar="DIR", help="folder for the traces (default: traces)")
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _link(folder: Path, ranks: tuple[int, ...]) -> None:
-    """Link the ranks and print a summary. A failure is one line: the program decides the exit status."""
+    """Link the ranks and print a summary. A failure prints only one line, because the exit status is the program's."""
     try:
         batch = link_many(folder, et="rank-*.et.json.gz", kineto="rank-*.kineto.json.gz", ranks=ranks)
     except EtplusError as error:

@@ -1,4 +1,4 @@
-"""`etplus replay`: replay traces as recorded, with what-if changes, or predict held-out iterations."""
+"""`etplus replay`: replay traces as recorded or with what-if changes, or predict held-out iterations."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
         texts.append(render_summary(summary, terminal_width()))
         full.append(render_full(summary, terminal_width()))
-        if arguments.chrome is not None:  # All other traces are dropped after use to save memory.
+        if arguments.chrome is not None:  # After use, all other traces are dropped to save memory.
             timelines.append(done)
     if arguments.chrome is not None:
         traces, titles = _timelines(timelines)
@@ -132,7 +132,7 @@ def _bounds(traces: Sequence[Trace]) -> IntColumn:
 
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:
-    """Yield the selected parts of the traces, named after their files."""
+    """Yield each trace's selected part, named after the trace's file."""
     traces = read_each(inputs)
     if arguments.groups is not None:
         groups = read_groups(arguments.groups)
@@ -151,7 +151,7 @@ class _HeldOut:
 
 
 def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
-    """Predict the iterations that `which` selects, each from all other iterations."""
+    """Predict each iteration that `which` selects from all other iterations."""
     if not graph.times_recorded:
         problem = "no start times, so no step was measured; leave out --cross-validate"
         raise UsageError(f"{graph.trace.file}: {problem}")
@@ -201,7 +201,7 @@ def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None
 
 
 def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, str]]:
-    """Return the measured and the predicted timeline per rank as traces, and their titles."""
+    """Return measured and predicted timelines for each rank as traces, and their titles."""
     traces: dict[int, Trace] = {}
     titles: dict[int, str] = {}
     pairs = (pair for result in results for pair in zip(result.graph.traces, predicted_traces(result), strict=True))

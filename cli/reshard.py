@@ -1,4 +1,4 @@
-"""`etplus reshard`: derive a recorded job in another parallel layout."""
+"""`etplus reshard`: derive the traces of a recorded job in another parallel layout."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .outputs import first_screen, write_json
 from .terminal import print_text, say
 
 _REPORT = "reshard.json"
-_MOST = 64  # Without --ranks or --representative, at most this many ranks are written.
-_NAMED = 4  # The text lists at most this many entries; the JSON report lists all.
-_DOUBTFUL = 3  # The exit status if something important could not be derived.
+_MOST = 64  # If neither --ranks nor --representative is given, at most this many ranks are written.
+_NAMED = 4  # The text lists at most this many entries, but the JSON report lists all.
+_DOUBTFUL = 3  # Exit status if something important could not be derived.
 COMMON = "files output tp dp pp zero batch network memory explain to"
 _EPILOG = """\
 examples:
@@ -63,7 +63,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     which = group.add_mutually_exclusive_group()
     about = f"write these ranks, such as 0,1,60-63 (default: all, at most {_MOST})"
     which.add_argument("--ranks", type=rank_list, metavar="LIST", help=about)
-    which.add_argument("--representative", action="store_true", help="write one rank per group of identical ranks")
+    which.add_argument("--representative", action="store_true", help="write one rank for each group of identical ranks")
     parser.add_argument("--full", action="store_true", help="print every table")
     group.add_argument("--to", choices=("chakra", "astra-sim"), help="write Chakra traces instead of ET+")
     add = parser.add_argument_group("plan").add_argument
@@ -82,8 +82,8 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("layout").add_argument
     for name, text in (("tp", "tensor-parallel ranks"), ("dp", "data-parallel ranks"), ("pp", "pipeline stages")):
         add(f"--{name}", type=int, default=1, metavar="N", help=f"{text} (default: 1)")
-    add("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks per data-parallel group (default: 1)")
-    add("--routing", choices=get_args(Routing), help="distribution of tokens over experts (default: as recorded)")
+    add("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks in each data-parallel group (default: 1)")
+    add("--routing", choices=get_args(Routing), help="how tokens are distributed over experts (default: as recorded)")
     about = "shard optimizer state (1), also gradients (2), also parameters (3, FSDP) over dp (default: 0, DDP)"
     add("--zero", type=int, choices=range(4), default=0, help=about)
     add("--batch", type=int, metavar="GLOBAL", help="global batch size (default: unchanged per data-parallel rank)")

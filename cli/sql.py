@@ -83,7 +83,7 @@ def _form(arguments: argparse.Namespace) -> str:
 
 
 def _pieces(found: QueryResult, form: str) -> Iterator[bytes]:
-    """Yield the output in parts, because all rows together may not fit in memory."""
+    """Yield the output in parts, because all rows together may be too large for memory."""
     if form == "parquet":
         packed = io.BytesIO()
         library("pyarrow.parquet").write_table(found.arrow, packed, compression="zstd")
@@ -110,7 +110,7 @@ def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-_ROWS = 10_000  # Each part of the output has this many rows.
+_ROWS = 10_000  # The output is written in parts that have this many rows.
 
 
 def _parts(found: QueryResult) -> Iterator[list[tuple[Any, ...]]]:

@@ -1,4 +1,4 @@
-"""Text on the terminal: warnings and notes on standard error, and color if the terminal supports it."""
+"""Print text on the terminal. Warnings and notes go to standard error. Color is used if the terminal supports it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _is_quiet = ContextVar("_is_quiet", default=False)
 
 @contextlib.contextmanager
 def quieted(is_quiet: bool) -> Iterator[None]:
-    """If -q was given, print nothing but errors and data."""
+    """If -q was given, print only errors and data."""
     token = _is_quiet.set(is_quiet)
     try:
         yield
@@ -45,12 +45,12 @@ def say(text: str) -> None:
 
 
 def say_error(text: str) -> None:
-    """Print, even with -q, why the exit status is not 0 although the output was written."""
+    """Print why the exit status is not 0 although the output was written. Also print it with -q."""
     print(f"{red('error:', sys.stderr)} {printable(text)}", file=sys.stderr)
 
 
 def _styled(text: str, style: str, stream: TextIO) -> str:
-    """Style text with escape sequences unless NO_COLOR is set (https://no-color.org)."""
+    """Add escape sequences that style the text, unless NO_COLOR is set (https://no-color.org)."""
     knows = os.environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
     return f"{style}{text}\033[0m" if knows and not os.environ.get("NO_COLOR") else text
 
@@ -61,7 +61,7 @@ class _Damaged(Protocol):
 
 
 def warn_of_damage(read: Iterable[_Damaged], known: set[str] | None = None) -> None:
-    """Print one warning per kind of damage. Add the printed sentences to `known`."""
+    """Print one warning per kind of damage. Add the sentences that were printed to `known`."""
     known = set() if known is None else known
     found = [sentence for sentence in all_damage(read) if sentence not in known]
     print_warnings(found)

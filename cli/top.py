@@ -1,4 +1,4 @@
-"""`etplus top`: rank GPU time by kernel, source line, module, operator, phase, step or rank."""
+"""`etplus top`: show which kernels, source lines, modules, operators, phases, steps or ranks take the most GPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`etplus why`: list problems in a trace, their cost, and the gain from fixing them."""
+"""`etplus why`: list the problems in a trace with their cost, and estimate the gain from fixing them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .inputs import add_inputs, find_inputs, read_parts, shell_of
 from .options import add_device_spec, add_own, add_selection, own_devices
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 
-FAILED = 5  # The exit status if a finding matches --fail-on.
+FAILED = 5  # Exit status if a finding matches --fail-on.
 
 COMMON = "files steps show fail_on full json quiet"
 _EPILOG = """\
@@ -39,7 +39,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "List problems in a trace, where they are, and the time that fixing them saves."
     parser.epilog = _EPILOG
     add_inputs(parser, "traces from one job are examined together")
-    parser.add_argument("--show", type=int, metavar="N", help="show problem N with its evidence")
+    parser.add_argument("--show", type=int, metavar="N", help="show problem N together with its evidence")
     add_tables_and_switch(parser)
     add_selection(parser, "examine only")
     add_own(parser)
@@ -85,7 +85,7 @@ def _screen(found: Findings, traces: list[Trace], shells: list[str], number: int
 
 
 def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
-    """Group the traces: the ranks of a job together, every other trace by itself."""
+    """Group the traces: all ranks of a job together, and every other trace separately."""
     ranks = {trace.rank for trace, _ in named}
     worlds = {trace.world_size for trace, _ in named}
     if len(named) > 1 and None not in ranks and len(ranks) == len(named) and len(worlds) == 1:

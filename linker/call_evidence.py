@@ -1,7 +1,6 @@
-"""Find contradictions between the ET's and Kineto's records of the same calls.
+"""Find calls that the ET and the Kineto trace record differently, so the files cannot come from the same run.
 
-Two runs of one program can have the same ids, names and sequence numbers. Runs of a parameter sweep differ in their
-inputs."""
+Runs of one program can have the same ids, names and sequence numbers, but in a parameter sweep their inputs differ."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from .calls import TracePair
 from .rank_claims import COMMUNICATION
 
 # Only the inputs of the first and last linked calls are compared. Comparing all inputs would make linking 25% slower.
-# The last calls handle model outputs or the last parameters. The first calls cover nearly everything else.
+# The last calls process the model's outputs or its last parameters. The first calls process nearly everything else.
 _FIRST, _LAST = 384, 128
-# Minimum number of calls that identify a thread.
-# Fewer calls can be asynchronous collectives. Kineto and the ET record these on different threads.
+# Threads with fewer linked calls are ignored. They may contain only asynchronous collectives.
+# The ET and Kineto record those on different threads.
 _OF_A_THREAD = 16
 
 
@@ -33,8 +32,9 @@ class Contradiction(NamedTuple):
 def contradictions(
     pair: TracePair, node: IntColumn, call: IntColumn, unlinked: npt.NDArray[np.bool_]
 ) -> Iterator[Contradiction]:
-    """Yield each contradiction between the two files' records of their common calls. `node` and `call` are positions of
-    certain links in `pair.nodes` and `pair.calls`, in call order; `unlinked` is a mask of `pair.nodes`."""
+    """Yield each contradiction between the two files' records of their common calls. `node` and `call` contain the
+    positions of all certain links, in call order: position i of `node` in `pair.nodes` is linked to position i of
+    `call` in `pair.calls`. `unlinked` is True for each unlinked call in `pair.nodes`."""
     if not (pair.et.losses or pair.kineto.losses):
         yield from _calls(pair, node, unlinked)
     if len(node):
@@ -45,7 +45,7 @@ def contradictions(
 
 def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
     """Find ET calls that Kineto lacks or names differently, within the period that both files cover. Among 123,725
-    calls in 77 recorded pairs, none is missing or renamed. If the files have no ids, communication calls are ignored,
+    calls in 77 recorded pairs, none is missing or renamed. If the files have no ids, ignore communication calls,
     because Kineto records asynchronous collectives on a different thread."""
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)

@@ -1,4 +1,5 @@
-"""The calls of both traces and their callers. ET nodes record the caller's id; Kineto's CPU events nest by time."""
+"""Represent the calls in both traces and find each call's caller. An ET node records its caller's id, but Kineto's
+callers must be derived from the times of its CPU events."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from ..trace.columns import IntColumn, positions
 
 @dataclass(frozen=True)
 class EtCalls:
-    """The ET's calls in order of start: all nodes except process and thread nodes."""
+    """The calls that the ET records, in order of start. These are all nodes except process and thread nodes."""
 
     node: IntColumn  # index of the call's node in the `ExecutionTrace`
-    parent: IntColumn  # index of the caller in this table, −1 if the caller is a thread node or is not in the file
+    parent: IntColumn  # index of the caller in this table; −1 if the caller is a thread node or is not in the file
     orphan: npt.NDArray[np.bool_]  # True if the caller's node is missing from the file
     thread: IntColumn  # thread ordinal that the ET records (`tid`)
-    name: IntColumn  # index of the call's name in Kineto's list of names, −1 if the list lacks the name
+    name: IntColumn  # index of the call's name in Kineto's list of names; −1 if the list does not contain it
     seq: IntColumn  # sequence number of the autograd node, −1 if the ET has none
 
     def __len__(self) -> int:
@@ -41,7 +42,7 @@ class TracePair:
 
 
 def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
-    """Return the ET's calls in order of id, which is the order of start. Ignore parent ids that would form cycles."""
+    """Return the ET's calls by id, that is, in order of start. Ignore parent ids that would form cycles."""
     nodes = np.flatnonzero(~et.structural)
     nodes = nodes[np.argsort(et.id[nodes], kind="stable")]
     ids, parents = et.id[nodes], et.parent[nodes]
@@ -56,7 +57,7 @@ def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
     codes = {name: code for code, name in enumerate(kineto_names)}
     result = np.empty(len(et_names), np.int64)
     for i, name in enumerate(et_names):
-        # Kineto drops newlines, turns backslashes into slashes, and replaces names outside printable ASCII by "unknown"
+        # Kineto drops newlines, writes "\" as "/", and replaces names that are not printable ASCII with "unknown"
         spellings = [name, name.replace("\n", "").replace("\\", "/")]
         if not (name.isascii() and name.isprintable()):
             spellings.append("unknown")
@@ -70,5 +71,5 @@ def exclusive_durations(calls: CpuCalls) -> IntColumn:
     parents = calls.parent[children]
     inside = np.minimum(calls.end[children], calls.end[parents]) - calls.ts[children]
     covered = np.zeros(len(calls), np.int64)
-    np.add.at(covered, parents, inside)  # np.bincount would use float64 weights: inexact beyond 2**53
+    np.add.at(covered, parents, inside)  # np.bincount would add float64 values: inexact above 2**53
     return calls.end - calls.ts - covered

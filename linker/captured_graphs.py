@@ -1,9 +1,10 @@
 """Link the kernels of replayed CUDA and HIP graphs to the operators that launched them during capture.
 
 A replay is one launch call with many kernels. A capture contains the launch calls, each inside an operator, but no
-kernels. Replay and capture list the kernel names in the same order per stream. `_CandidateGraphs.fit` finds the
-captured graphs that match a replay: by the order of names (overall, per graph node id, or per stream), or by the number
-of kernels. `_choose` picks one graph per replay: by the batch size of the step, then by order in the step."""
+kernels. On every stream, a replay and its capture list the kernel names in the same order. `_CandidateGraphs.fit` finds
+the captured graphs that match a replay. It compares the order of the kernel names (over all kernels, by graph node id,
+or per stream). If the capture has no kernel names, it compares the number of kernels. `_choose` picks one graph per
+replay, based on the step's batch size and then on the order of the replays in the step."""
 
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ _OTHER_RANK = "the captures come from a different rank than the trace, so their 
 
 
 def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
-    """Link the replayed graphs of a trace to the calls in their captures; raise UsageError if they are already linked.
+    """Link the replayed graphs of a trace to the calls in their captures. Raise UsageError if they are already linked.
 
-    A link is `certain` if all kernel names of the graph agree in order and no other captured graph has the same names.
-    A link is `unverified` if several graphs match, if only the number of kernels agrees, if a replay without node ids
-    runs on several streams, or if only captures from another rank are available.
+    A link is `certain` if the replay has the same kernel names in the same order as the captured graph, and no other
+    captured graph has the same names. A link is `unverified` if several graphs match, if only the number of kernels
+    matches, if the replay runs on several streams and has no node ids, or if all captures come from another rank.
 
     Example:
         >>> linked = link_captured_graphs(replay, read_captures(["capture.json.gz"]))  # doctest: +SKIP
@@ -58,7 +59,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph: positions of its launches in the capture (`at`), and their kernel name codes, −1 if unknown."""
+    """A captured graph. `at` has the positions of its launches in the capture, `launches` their kernel names."""
 
     capture: int
     ordinal: int
@@ -84,7 +85,7 @@ def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
 
 
 class _Fit(NamedTuple):
-    """The captured graphs that match a replay equally well, and their alignments. `whole`: all names agree."""
+    """Captured graphs that match a replay equally well, and how each aligns with it. `whole`: all names agree."""
 
     candidates: tuple[int, ...]
     aligned: tuple[IntColumn, ...]
@@ -128,7 +129,7 @@ class _CandidateGraphs:
         return _Fit(tuple(found), (aligned,) * len(found), whole, evidence)
 
     def _on_streams(self, replay: GraphLaunch, found: list[int]) -> _Fit:
-        """Pair the k-th kernel of each name with its k-th launch, because the order between streams is unknown."""
+        """Pair each name's k-th kernel with its k-th launch, because the order between streams is unknown."""
         in_order = np.argsort(replay.codes, kind="stable")
         launches = (np.argsort(self.graphs[i].launches, kind="stable") for i in found)
         aligned = tuple(scatter(len(in_order), in_order, launch) for launch in launches)
@@ -148,7 +149,7 @@ class _CandidateGraphs:
 
 
 def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool | None:
-    """Return True if the grids match, None if they are unknown. Some HIP tracers record grid times block as grid."""
+    """Return True if the grids match, None if unknown. Some HIP tracers multiply the grid by the block size."""
     captured, ran = graph.grid[launch], replay.grid
     known = np.all(captured[:, 0] >= 0, axis=1) & np.all(ran[:, 0] >= 0, axis=1)
     if not known.any():
@@ -177,7 +178,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
         sizes = [graphs.graphs[candidate].batch_size for candidate in candidates]
-        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order tells layers apart, not batch sizes
+        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order cannot tell batch sizes apart
         further = ["one of several batch sizes"] if len(pool) < len(sizes) else []
         further += ["order in the step"] if len(pool) > 1 and len(members) % len(pool) == 0 else []
         for k, i in enumerate(members):
@@ -193,7 +194,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
 
 
 def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
-    """Keep the candidates with the step's batch size, else with the next larger size, because servers pad batches."""
+    """Keep the candidates with the step's batch size or, because servers pad batches, with the next larger size."""
     sizes = [graphs.graphs[i].batch_size for i in fit.candidates]
     if not replay.batch or None in sizes or not sizes:
         return fit
@@ -277,7 +278,7 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
 
 
 def _captured_calls(captures: Sequence[Capture], graphs: list[_Graph]) -> tuple[dict[int, IntColumn], dict[str, Any]]:
-    """Return each capture's call positions in the merged table, and the calls as `CapturedGraphs` fields."""
+    """Merge the captured calls into a table. Return where each capture's calls are, and the table's columns."""
     place, names, texts, comm = dict[int, IntColumn](), list[str](), list[bytes](), dict[int, Comm]()
     kind, parent, of_graph = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for number in sorted({graph.capture for graph in graphs}):
@@ -307,17 +308,17 @@ _GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")
 @dataclass(frozen=True)
 class GraphLaunch:
     correlation: int
-    events: IntColumn  # rows of the trace; an unattached event has len(trace) plus its position in `Trace.unattached`
-    codes: IntColumn  # code of the kernel name, per event
+    events: IntColumn  # row in the trace; for an unattached event, len(trace) plus its position in `Trace.unattached`
+    codes: IntColumn  # each event's kernel name, as a code
     stream: IntColumn
-    grid: IntColumn  # grid and block per event, shape (n, 2, 3); −1 if not recorded
-    node: IntColumn  # `graph node id` per event, 0 if not recorded
-    step: int  # number of the step; all launches in a step have the same number
+    grid: IntColumn  # each event's grid and block, shape (n, 2, 3); −1 if not recorded
+    node: IntColumn  # each event's `graph node id`; 0 if not recorded
+    step: int  # number of the step; shared by all launches in the step
     batch: tuple[int, ...]  # batch sizes in the annotations around the launch, innermost annotation first
 
     @cached_property
     def key(self) -> tuple[bytes, ...]:
-        """Return the lookup key: launches with equal keys match the same graphs."""
+        """Return the lookup key. Replays that have the same key match the same captured graphs."""
         ranks = np.argsort(np.argsort(self.node, kind="stable"), kind="stable")
         return tuple(column.tobytes() for column in (self.codes, self.stream, self.grid, ranks))
 
@@ -327,13 +328,13 @@ class GraphLaunch:
 
     @property
     def node_order(self) -> IntColumn | None:
-        """Indices that sort the events by node id, None if the ids are unknown. Node ids increase during capture."""
+        """Indices that sort the events by node id; None if the ids are unknown. Node ids increase during capture."""
         known = bool(np.all(self.node > 0)) and len(distinct(self.node)) == len(self.node)
         return np.argsort(self.node, kind="stable") if known else None
 
 
 def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
-    """Return every graph launch that has device events, in call order; add new kernel names to `names`."""
+    """Return all graph launches that have device events, in call order. Add new kernel names to `names`."""
     launching = np.array([_GRAPH_LAUNCH.fullmatch(name) is not None for name in trace.names], np.bool_)
     nodes = trace.nodes
     launches = np.flatnonzero((nodes.kind == RUNTIME) & launching[nodes.name] & (nodes.correlation > 0))
@@ -382,7 +383,7 @@ def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]
 
 
 def _steps(trace: Trace, launches: IntColumn) -> list[tuple[int, tuple[int, ...]]]:
-    """Return the step and batch sizes of each launch call; a step is the outermost annotation that has a batch size."""
+    """Return each launch call's step and batch sizes. A step is the outermost annotation that has a batch size."""
     sizes = [batch_size_in(name) for name in trace.names]
     ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.nodes.ts[launches]).tolist()
     steps = []

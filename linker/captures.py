@@ -1,7 +1,7 @@
-"""Read captures: launch calls that were captured into a CUDA or HIP graph, and the operators around them.
+"""Read captures. A capture has the launch calls that were captured into CUDA or HIP graphs, and the calls around them.
 
-The device runs nothing during capture, so captured launch calls have no kernel. HIP records the kernel's name and grid
-in the arguments of the launch call; CUDA records neither."""
+The device runs nothing during capture, so captured launch calls have no kernel. HIP records each kernel's name and grid
+in the arguments of the launch call, but CUDA records neither."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from .join import attach_gpu_events
 from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
 
-# The Kineto trace of the capture phase, a pair of an ET and that Kineto trace, or a folder of such files.
+# A Kineto trace of the capture phase, a pair of an ET and that Kineto trace, or a folder with such files.
 CaptureSource = Source | tuple[Source, Source]
 # The function `etplus.link`. It is passed as an argument because `link` imports this module.
 PairLink = Callable[[Source, Source], Trace]
 
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
-# The matching runtime calls add graph nodes with device work. During capture they have no device event.
+# These runtime calls add nodes that do device work to a graph. During capture they have no device event.
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
 # Matches the input shapes of a call if one of its tensors has three or more dimensions.
 _DIMS = re.compile(rb'"Input Dims": ?\[[^"]*\[\d+, ?\d+, ?\d+[^"]*')
-# These keys are for memcpys and memsets, because their calls do not record the device event's name.
+# Launch calls of memcpys and memsets do not record the device event's name, so these keys replace it.
 COPY, FILL = "<copy>", "<fill>"
 _CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
 _FORWARD = "pass the Kineto trace of the run in which the graphs were captured"
@@ -62,31 +62,31 @@ class Capture:
 
     file: str  # name of the trace file, without folders
     rank: int | None  # rank in the job, None if not recorded
-    batch_size: tuple[int | None, ...]  # batch size per graph, None if not recorded
-    mode: tuple[str, ...]  # capture mode per graph, "" if not recorded
-    graph: IntColumn  # number of the graph, per launch; ascending
-    kernel: list[str | None]  # `kernel_key` per launch, None if the capture does not record the kernel
-    grid: IntColumn  # grid and block per launch, −1 if not recorded; shape (n, 2, 3)
-    op: IntColumn  # position of the innermost call around each launch, −1 if there is none
-    name: list[str]  # name, kind and parent per call around launches, in order; see `CapturedGraphs`
+    batch_size: tuple[int | None, ...]  # batch size for each graph; None if not recorded
+    mode: tuple[str, ...]  # capture mode for each graph; "" if not recorded
+    graph: IntColumn  # number of the graph that each launch was captured into; ascending
+    kernel: list[str | None]  # `kernel_key` for each launch; None if the capture does not record the kernel
+    grid: IntColumn  # grid and block for each launch, shape (n, 2, 3); −1 if not recorded
+    op: IntColumn  # position of the innermost call around each launch; −1 if there is none
+    name: list[str]  # the calls around launches, in order: name, kind and parent; see `CapturedGraphs`
     kind: npt.NDArray[np.int8]
     parent: IntColumn
-    of_graph: IntColumn  # number of the graph that was being captured during each call, −1 if there was none
-    texts: list[bytes]  # inputs and outputs per call, as a JSON object
-    comm: dict[int, Comm]  # communications of calls, keyed by the call's position
-    notes: tuple[str, ...] = ()  # notes about skipped launches and files
+    of_graph: IntColumn  # number of the graph that was being captured during each call; −1 if there was none
+    texts: list[bytes]  # each call's inputs and outputs, as a JSON object
+    comm: dict[int, Comm]  # maps a call's position to the call's communication
+    notes: tuple[str, ...] = ()  # notes about launches and files that were skipped
 
 
 def kernel_key(name: str, category: str = "kernel") -> str:
-    """Return the key that a launch shares with its device event: the kernel's name, or COPY or FILL for memcpys and
-    memsets. AMD's runtime implements memcpys and memsets as kernels."""
+    """Return the key by which a launch call and its device event are matched. For memcpys and memsets, it is COPY or
+    FILL; for all other events, it is the kernel's name. AMD's runtime implements memcpys and memsets as kernels."""
     if category == "gpu_memcpy" or name.startswith(_COPY_KERNEL):
         return COPY
     return FILL if category == "gpu_memset" or name.startswith(_FILL_KERNEL) else name
 
 
 def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
-    """Read the captures in a file or folder; `notes` of the first capture lists the files that contain none."""
+    """Read all captures in a file or folder. The first capture's `notes` also list the files without a capture."""
     found = [(str(name), _read_capture(et, name, link, progress)) for et, name in _files(source)]
     captures = [capture for _, capture in found if capture is not None]
     if not captures:
@@ -104,7 +104,6 @@ def capture_files(name: str) -> list[str]:
 
 
 def _files(source: CaptureSource) -> list[tuple[Source | None, Source]]:
-    """Return pairs of an ET (None if there is no ET) and a Kineto trace."""
     if isinstance(source, tuple):
         return [source]
     if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
@@ -181,8 +180,8 @@ def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:
 def _launches(
     kineto: KinetoTrace, begin: IntColumn, end: IntColumn, thread: IntColumn
 ) -> tuple[IntColumn, IntColumn, int]:
-    """Return the event rows of captured launch calls (by graph, then time), their graphs, and the number of skipped
-    calls. A call on a thread that captures nothing is skipped while several other threads capture."""
+    """Return the event rows of all captured launch calls (by graph, then time), their graphs, and the number of skipped
+    calls. Skip calls on threads that capture nothing while several others do, because their graph is ambiguous."""
     events = kineto.events
     calls = np.flatnonzero(events.runtime_mask())
     rows = calls[_launching(events, calls)[events.name[calls]]]
@@ -199,7 +198,7 @@ def _launches(
 
 
 def _launching(events: EventTable, calls: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return a mask of the event names of launch calls: known names, and names of calls that record a kernel."""
+    """Return a mask of event names: True for known launch calls, and for calls that record a kernel as an argument."""
     codes, first = np.unique(events.name[calls], return_index=True)
     launching = np.zeros(len(events.names), np.bool_)
     for code, args in zip(codes.tolist(), events.args_of(calls[first]), strict=True):
@@ -211,7 +210,7 @@ _OUTSIDE, _SEVERAL = -1, -2
 
 
 def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntColumn, thread: IntColumn) -> IntColumn:
-    """Return the graph being captured when each event starts: the innermost one on its thread, else the only one."""
+    """Return the graph being captured when each event starts: the innermost on its thread, or else the only one."""
     ts, graph = events.ts[rows], np.full(len(rows), _OUTSIDE, np.int64)
     for number, (first, last, own) in enumerate(zip(begin.tolist(), end.tolist(), thread.tolist(), strict=True)):
         graph[(events.thread[rows] == own) & (first <= ts) & (ts <= last)] = number  # the inner capture begins later
@@ -222,8 +221,8 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
 
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return three arrays: the calls around launches and the callees that describe them, the caller of each call, and
-    the call around each launch. Annotations that only mark the capture (SGLang, vLLM, profiler steps) are left out."""
+    """Return three arrays: calls around launches and callees that describe them, each call's caller, and the call
+    around each launch. Omit annotations that only mark the capture (SGLang, vLLM, profiler steps)."""
     names = [parse_capture(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
     every = with_callers(op, calls.parent)
@@ -234,8 +233,8 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
-    """Return calls that launch nothing and show the shapes of an operator's work (`inside_matters`), each form once per
-    operator. Only calls that have a tensor of three or more dimensions qualify."""
+    """Return calls that launch nothing but show the input shapes of an operator's work (`inside_matters`). Each kind of
+    call occurs once per operator. Only calls that have a tensor with three or more dimensions qualify."""
     of_interest = matching(calls.name, events.names, inside_matters)
     of_interest &= mask_at(len(calls), every)
     if not of_interest.any():
@@ -253,7 +252,7 @@ def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntCol
 
 
 def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
-    """Return the given calls (−1 for none) and all their callers, sorted."""
+    """Return the calls in `ops` (ignore −1) and all their direct and indirect callers, sorted."""
     found, at = [ops[:0]], distinct(ops[ops >= 0])
     while len(at):
         found.append(at)
@@ -265,7 +264,7 @@ def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
 def _captured_for(
     kineto: KinetoTrace, calls: CpuCalls, begin: IntColumn, thread: IntColumn
 ) -> tuple[tuple[int | None, ...], tuple[str, ...]]:
-    """Return the batch size and mode of each graph, read from the annotation around its capture."""
+    """Return the batch size and capture mode for each graph. They are read from the annotation around its capture."""
     sizes, modes = list[int | None](), list[str]()
     for call in enclosing_call(calls, thread, begin, begin).tolist():
         size, mode = None, ""
@@ -285,7 +284,7 @@ def _key_of_launch(name: str, args: LaunchArgs) -> str | None:
 
 
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
-    """Return the calls' inputs and outputs from the ET; if a call has no ET node, it has only Kineto's inputs."""
+    """Return each call's inputs and outputs from the ET. If a call has no ET node, return only Kineto's inputs."""
     pair, match = host_side(kineto, calls)
     node_of_call = scatter(len(calls), match.call, pair.nodes.node)
     nodes = map(whole_sides, pair.et.texts.tensors_of(node_of_call[kept]))
@@ -299,7 +298,7 @@ def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trac
 
 
 def _nodes_of(recorded: Trace, events: IntColumn) -> IntColumn:
-    """Return the node linked to each Kineto event, −1 for none. In a linked trace, node rows precede all other rows."""
+    """Return each Kineto event's linked node; −1 for none. In a linked trace, node rows precede all other rows."""
     return positions(recorded.nodes.kineto_event[: np.count_nonzero(recorded.nodes.kind == CPU)], events)
 
 

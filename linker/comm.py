@@ -1,9 +1,10 @@
 """Find the messages that communication kernels send: the `comm` object in docs/reference/etplus.md.
 
-Sources, best first: the arguments that Kineto records, the ET's record_param_comms node around the launch, and, for
-all-reduces of serving engines, the operator's first tensor. For `batch_isend_irecv`, PyTorch registers each message
-with a `record_param_comms` and launches one kernel when the batch ends. No trace records which messages this kernel
-carries; the linker assigns the messages registered on a thread since its last communication launch to the next launch.
+The linker reads the arguments of Kineto's event. If any are missing, it uses the ET's record_param_comms around the
+launch or, for all-reduces of serving engines, the operator's first tensor. For `batch_isend_irecv`, PyTorch registers
+each message with a `record_param_comms` and launches one kernel when the batch ends. No trace records which messages it
+carries. The linker assigns all messages that a thread has registered since its last communication launch to its next
+one.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from .join import Join
 
 # PyTorch records a node with this name around every collective.
 RECORD_PARAM_COMMS = "record_param_comms"
-# If `Work.wait` recorded the `record_param_comms`, this value replaces the collective's name.
+# For the `record_param_comms` of a `Work.wait`, this string replaces the collective's name.
 WAIT = "wait"
 
-# Maps attributes that record_param_comms has since schema 1.1.0 to their names in `comm`.
+# Maps field names in `comm` to the attributes of record_param_comms (since schema 1.1.0) that contain their values.
 _ATTRS = {
     "collective": "collective_name",
     "dtype": "dtype",
@@ -55,21 +56,21 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 _STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
-# If a kernel lacks these fields, they are copied from the ET's record_param_comms.
+# If a kernel lacks one of them, all its missing fields are filled from the ET's record_param_comms.
 _FROM_ET = ("collective", "in_nelems", "pg_ranks")
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 # Matches the dtype in a type such as "GenericList[Tensor(float)]".
 _DTYPE = re.compile(r"Tensor\(([^)]*)\)")
-# Maximum number of callers to search above a launch for record_param_comms. Very deep call trees need a limit.
+# The search for record_param_comms above a launch stops after this many callers, because call trees can be very deep.
 _MAX_DEPTH = 63
-# Maximum number of node strings to hold in memory at once.
+# Maximum number of node records (JSON strings) to hold in memory at once.
 _TEXTS = 1024
 
 T = TypeVar("T")
 
 
 def comm_of_kernels(join: Join) -> dict[int, Comm]:
-    """Return the message of each communication kernel by position in `join.gpu_row`; unrecorded fields are None."""
+    """Return each communication kernel's message, keyed by position in `join.gpu_row`. Unrecorded fields are None."""
     et, nodes, events, rows, parents = join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent
     wanted, operator = _communicating(join)
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
@@ -92,8 +93,8 @@ def comm_of_kernels(join: Join) -> dict[int, Comm]:
 
 
 def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
-    """Return the positions of communication kernels in `gpu_row`, and the code of each event's operator name. Kineto
-    writes the same arguments for all kernels with the same name and operator, so only the first of them is read."""
+    """Return the communication kernels' positions in `gpu_row`, and the operator's name code for every event in it.
+    Kernels with the same name and operator have the same arguments in Kineto, so read only the first of them."""
     et, events, rows, parents = join.et, join.kineto.events, join.gpu_row, join.gpu_parent
     operator = et.name[join.nodes.node[parents]].astype(np.int64)
     operator[parents < 0] = -1
@@ -111,12 +112,12 @@ def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
 
 
 def is_all_reduce(operator: str) -> bool:
-    """Return True for a serving engine's custom all-reduce, which has no `record_param_comms`."""
+    """Return True if the operator is a serving engine's custom all-reduce. It has no `record_param_comms`."""
     return _ALL_REDUCE.search(operator) is not None and "c10d" not in operator
 
 
 def reduced_tensor(text: bytes) -> dict[str, Any]:
-    """Return the size and dtype of an all-reduce's message, based on its first tensor; {} if it has none."""
+    """Return the size and dtype of an all-reduce's message, based on its first tensor; {} if it has no tensor."""
     inputs = decode_call(text).inputs
     for shape, kind in zip(inputs.shapes, inputs.types, strict=False):
         found = _DTYPE.fullmatch(kind) if isinstance(kind, str) else None
@@ -136,11 +137,11 @@ class CommRecord(NamedTuple):
 
     collective: str  # name of the collective, or `WAIT` for `Work.wait`
     sequence: int | None  # sequence number of the collective within its group
-    group: str  # name of the process group, "" if unknown (PyTorch before 2.4 does not record it for `Work.wait`)
+    group: str  # name of the process group; "" if unknown (before PyTorch 2.4, `Work.wait` does not record it)
 
 
 def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> list[CommRecord | None]:
-    """Return the nearest `record_param_comms` at or above each node (−1 for none), None if there is no such record."""
+    """Return the nearest `record_param_comms` at or above each node; None if there is none or the position is −1."""
     return _of_ancestors(et, nodes, positions, _record_of)
 
 
@@ -160,7 +161,7 @@ def _record_of(text: bytes) -> CommRecord | None:
 def _of_ancestors(
     et: ExecutionTrace, nodes: EtCalls, positions: IntColumn, read: Callable[[bytes], T]
 ) -> list[T | None]:
-    """Apply `read` to the text of the nearest record_param_comms at or above each node; None if there is none."""
+    """Apply `read` to the JSON of the nearest record_param_comms at or above each node; None if there is none."""
     is_record = matching(et.name[nodes.node], et.names, RECORD_PARAM_COMMS.__eq__)
     at = np.array(positions, np.int64)
     for _ in range(_MAX_DEPTH):
@@ -169,7 +170,7 @@ def _of_ancestors(
     found = np.flatnonzero((at >= 0) & is_record[at])
     node = nodes.node[at[found]]
     wanted = distinct(node)
-    made: list[T] = []  # reading in file order decodes each block of the file only once
+    made: list[T] = []  # reading the nodes in file order decodes each block of the file only once
     for first in range(0, len(wanted), _TEXTS):
         made += map(read, et.texts.of(wanted[first : first + _TEXTS]))
     result: list[T | None] = [None] * len(at)
@@ -184,7 +185,7 @@ def _name_at(inputs: DecodedSide) -> int:
 
 
 def comm_of_node(text: bytes) -> dict[str, Any]:
-    """Return the `comm` fields of a record_param_comms, from its attributes (since schema 1.1.0) or else its inputs."""
+    """Return the `comm` fields of a record_param_comms. Prefer its attributes (since schema 1.1.0) to its inputs."""
     record, comm = decode_call(text), dict[str, Any]()
     values, types, name_at = record.inputs.values, record.inputs.types, _name_at(record.inputs)
     tensors = _tensors(values[0]) if values else []
@@ -208,7 +209,8 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
 
 
 def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
-    """Return the peer of a message, {} if unknown. The recorded peer is a job rank only in a group of all ranks."""
+    """Return the peer of a message, {} if unknown. PyTorch records the peer's rank within the group. This is the rank
+    in the job only if the group contains all ranks."""
     at = _name_at(inputs)
     peer, group = (inputs.values[at - back] if at >= back else None for back in (1, 2))
     of_all = isinstance(group, list) and len(group) == 2 and (group[0] == "0" or group[1] == "default_pg")
@@ -216,14 +218,14 @@ def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
 
 
 def _strided(start: Any, stride: Any, size: Any) -> list[int] | None:
-    """Return the ranks of a group that PyTorch describes by first rank, stride and size, None if the stride is −1."""
+    """Return the ranks of a group that PyTorch describes by first rank, stride and size; None if the stride is −1."""
     if not all(type(value) is int for value in (start, stride, size)) or min(start, stride - 1, size - 1) < 0:
         return None
     return list(range(start, start + stride * size, stride)) if start + stride * size < MAX_RANKS else None
 
 
 def _tensors(value: Any) -> list[list[Any]]:
-    """Return all tensors [tensor, storage, offset, numel, itemsize, device] in a value, at any depth of lists."""
+    """Return all tensors in nested lists. A tensor is [tensor, storage, offset, numel, itemsize, device]."""
     found, pending = [], [value]
     while pending:
         item = pending.pop()
@@ -240,9 +242,9 @@ _OF_GROUP = ("dtype", "group_size", "pg_name", "pg_desc", "pg_ranks", "pg_first_
 
 
 def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]:
-    """Add messages to communication kernels that record none; `comms` maps positions in `join.gpu_row` to messages. A
-    batch is skipped if it contains other communication or ends with several kernels, because no trace records which
-    kernel carries which message."""
+    """Add messages to communication kernels that do not record any. `comms` maps positions in `join.gpu_row` to
+    messages. Skip batches with other communication or with several kernels at their end: no trace records which kernel
+    carries which message."""
     launched = [i for i in comms if join.gpu_launcher[i] >= 0]
     silent = {i for i in launched if comms[i].in_nelems is None and comms[i].collective in (None, "sendrecv")}
     if not silent:

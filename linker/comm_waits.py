@@ -1,10 +1,11 @@
-"""Infer unrecorded stream waits around collectives from the calls that request the waits.
+"""Infer unrecorded stream waits around collectives from the calls that cause the waits.
 
 Before a collective, NCCL's stream waits for the stream that produced the input. Later, `Work.wait` makes the stream
-that reads the output wait for NCCL's stream (ProcessGroupNCCL.cpp). Because such a wait may take no time, the linker
-finds it through the calls: by their operators, by the sequence number in `record_param_comms`, or by their order on a
-thread. The waiting stream is usually the stream that the thread launches to next. If a later operator is the first to
-read the tensors, the collective was issued from a separate stream, as FSDP does to prefetch parameters."""
+that reads the output wait for NCCL's stream (ProcessGroupNCCL.cpp). Such a wait may take no time, so the linker cannot
+detect it from kernel times. Instead, it assigns each waiting call to a collective by the operator around the call, by
+the sequence number in `record_param_comms`, or by the order of calls on a thread. The stream that waits is usually the
+stream that the thread uses for its next launch. However, if the first reader of the collective's tensors is a later
+operator, the collective was issued from a separate stream. FSDP does this to prefetch parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from .comm import WAIT, CommRecord, comm_records
 from .gpu_order import GpuOrder
 from .join import Join
 
-# Collectives are launched inside these operators; `nccl:` has one colon, the other prefixes have two.
+# Collectives are launched inside these operators. The prefix `nccl:` has one colon, but the other prefixes have two.
 _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_param_comms")
 
 
@@ -34,19 +35,19 @@ class _CommCall:
     """A call that launches one collective, or several coalesced collectives."""
 
     thread: int
-    outermost: int  # position of the outermost operator around the call in `nodes`, −1 if there is none
+    outermost: int  # position in `nodes` of the outermost operator around the call; −1 if there is none
     begin: int  # start of the operator, in ns
     launch: int  # time of the operator's first launch, in ns
     end: int  # end of the operator, in ns
     first: int  # position in `gpu_row` of the first kernel that the operator launched
     last: int  # position in `gpu_row` of the last kernel that the operator launched
-    record: CommRecord | None  # `record_param_comms` of the call, None if the ET has none
+    record: CommRecord | None  # `record_param_comms` of the call; None if the ET has none
 
 
 def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:
-    """Return pairs of GPU events: the second event waits, on another stream, for the first event. All events are
-    positions in `gpu_row`, including `kernels`, the communication kernels. `waits` are ascending positions in
-    `runtime_row` of stream waits whose cause is unknown."""
+    """Return pairs of GPU events on different streams. The second event waits for the first. All events, including the
+    communication `kernels`, are positions in `gpu_row`. `waits` has ascending positions in `runtime_row` of unexplained
+    stream waits."""
     if not kernels:
         return []
     calls = _comm_calls(linked, gpu, kernels)
@@ -75,7 +76,8 @@ def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: 
 def _waits_by_call(
     linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
-    """Return the collectives that launch after a stream wait, and each collective's later waits as (thread, time)."""
+    """Assign stream waits to collectives (positions in `calls`). Return the collectives that have a stream wait before
+    their launch, and a dict from each collective to the later waits for it, as (thread, time)."""
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
     numbered: dict[int, list[int]] = {}
@@ -137,8 +139,8 @@ def _outermost(linked: Join, position: int) -> int:
 def _numbered(
     calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
 ) -> int:
-    """Return the last collective of this group and number launched before a given time, −1 for none; prefer one
-    without a wait so far. Numbers are counted separately per group, and per direction of point-to-point messages."""
+    """Return the last collective before `ts` that has the group and sequence number of `record`, −1 for none. Prefer
+    one without a wait so far. Each group counts collectives separately, and messages per direction."""
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
     for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):
@@ -151,9 +153,9 @@ def _numbered(
 
 
 def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pair each collective with the time of one wait, in order, as DDP's reducer waits for its buckets. Waits between
-    two launches belong to earlier launches. If there are fewer waits than launches, they belong to the last launches,
-    because waiting for a stream includes all its earlier work."""
+    """Pair each collective with the time of one wait. Both are in the same order, as when DDP's reducer waits for its
+    buckets. A wait belongs to a launch before it. If there are fewer waits than launches since the previous waits, the
+    waits belong to the last launches, because a wait for a stream includes all earlier work on that stream."""
     bursts: dict[int, list[int]] = {}
     for ts in waits:
         bursts.setdefault(bisect_left(launches, ts), []).append(ts)

@@ -1,4 +1,4 @@
-"""Find the call that last wrote the bytes of each tensor that a call reads, based on the ET's storage ids.
+"""For every tensor that a call reads, find the call that last wrote its bytes, based on the ET's storage ids.
 
 docs/reference/data_dependencies.md explains the rules, the reasons for them, and what an ET does not record."""
 
@@ -21,8 +21,8 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
-# These calls (over half of all calls) neither access elements nor allocate storage, whatever their schema says.
-# They are views, queries of tensor properties, and records that autograd and DDP put around the calls that do work.
+# These calls (over half of all) neither access elements nor allocate storage, even if their schema claims it.
+# They are views, queries of tensor properties, and records that autograd and DDP add around other calls.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
     r"torch(?:::|\.)distributed(?:::|\.)(?:ddp\.)?reducer::\w+|"
@@ -36,7 +36,7 @@ _IDLE = re.compile(
 _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
 # These calls read only the shape and type of their inputs.
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
-# These calls write their inputs although no schema marks them: collectives, and names with a trailing underscore.
+# These calls write inputs that no schema marks: record_param_comms, and names with a trailing underscore.
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
 # These calls run unknown kernels that may write all their arguments.
 _WRITES_ALL = re.compile(r"triton_\w+")
@@ -57,7 +57,7 @@ class _Accesses(NamedTuple):
 
 
 class _Tree(NamedTuple):
-    """The call tree, depth first. For each call: its number, the first number after its callees, its last callee."""
+    """The call tree, depth first: each call's number, the first number after its callees, and its last callee."""
 
     first: IntColumn
     stop: IntColumn
@@ -65,8 +65,8 @@ class _Tree(NamedTuple):
 
 
 def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """Return the writer and the reader of each data dependency (edge kind `data`) as sorted, unique positions in
-    `nodes`. A writer starts before its reader, and neither calls the other."""
+    """Return each data dependency's writer and reader (edge kind `data`), as sorted pairs of positions in `nodes`. A
+    writer starts before its reader, and neither calls the other."""
     storage_only = _matching(_STORAGE_ONLY, et, nodes)
     accesses = _accesses(et, nodes, storage_only)
     tree = _tree(nodes.parent)
@@ -78,7 +78,7 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
 
 
 def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the producers and readers that the timeline records (`KinetoTrace.data`), if both calls are linked."""
+    """Return the producers and readers that the timeline records (`KinetoTrace.data`) if both calls are linked."""
     if not len(kineto.data):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     node = scatter(len(kineto.events), calls.row, node_of_call)
@@ -112,8 +112,8 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
 
 
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """Return bit masks of the arguments that each call's schema marks as written with "!", and of the keyword-only ones
-    (`out`). A string that contains "!" is a schema if it starts with the operator's name."""
+    """Return two bit masks per call: the arguments that its schema marks as written with "!", and the keyword-only ones
+    among them (`out`). A string that contains "!" is a schema only if it starts with the operator's name."""
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
     call_of_node = inverse_positions(len(et), nodes.node)
     known: dict[bytes, tuple[str, int, int]] = {}
@@ -132,8 +132,8 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
 
 
 def _marks(schema: str) -> tuple[str, int, int]:
-    """Return the operator of a schema, and bit masks of its marked positional and keyword-only arguments. A schema
-    looks like "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"."""
+    """Return a schema's operator, and the bit masks of its marked positional and keyword-only arguments. A schema looks
+    like "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"."""
     marks, keyword_only, index, depth = [0, 0], False, 0, 0
     for token in _SCHEMA_TOKEN.findall(schema):
         if token in "([":
@@ -152,8 +152,9 @@ def _marks(schema: str) -> tuple[str, int, int]:
 
 
 def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _Accesses:
-    """Cut reads and writes into pieces of storage. A storage with too many cuts (thousands of slices, each with a read
-    of the whole storage) remains one piece. Its writers also become readers, so its calls form a chain in order."""
+    """Cut each read and write into accesses to pieces of storage. A storage that has too many cuts remains one piece
+    (for example, thousands of slices, each with a read of the whole storage). In this case, each writer of the storage
+    also becomes a reader, so all calls that use the storage form a chain."""
     which = np.concatenate((np.flatnonzero(read), np.flatnonzero(write)))
     writes = np.arange(len(which)) >= np.count_nonzero(read)
     call, storage = call[which], tensors.storage[which]
@@ -180,7 +181,8 @@ def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _
 
 
 def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Flags:
-    """Return a mask of the accesses that callees perform: writes, and reads of bytes that a callee accesses."""
+    """Return a mask of the accesses that a callee performs instead of the call itself. A callee performs a write if it
+    writes the same bytes, and a read if it accesses them."""
     group = accesses.piece * len(counting)
     key = group + tree.first[accesses.call]
     until = group + tree.stop[accesses.call]
@@ -193,8 +195,8 @@ def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Fla
 
 
 def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of calls: the last writer of a piece, and a reader of the piece. An ET does not record when calls
-    end, so a call is assumed to read at its start and to have written when its last callee starts."""
+    """Return pairs of calls: the last writer of a piece of storage, and a later reader of the same piece. An ET does
+    not record when a call ends. Assume that a call reads when it starts and writes when its last callee starts."""
     size = len(last)
     starts, ends = _moments(last)
     call_at, write_at = np.zeros(2 * size, np.int64), np.zeros(2 * size, np.bool_)
@@ -211,7 +213,7 @@ def _last_writers(accesses: _Accesses, last: IntColumn) -> tuple[IntColumn, IntC
 
 
 def _moments(last: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Number the starts and ends of all calls from 0 to 2n − 1; a call ends after its callees."""
+    """Number the starts and ends of all calls from 0 to 2n − 1, so that each call ends after its callees."""
     calls = np.arange(len(last))
     order = np.lexsort((-calls, last))
     ends = scatter(len(last), order, calls + last[order] + 1)

@@ -1,8 +1,8 @@
-"""Find the dependencies between linked nodes, and check them against the measured order and against cycles.
+"""Find the dependencies between linked nodes, and make sure that they agree with the measured order and form no cycle.
 
-Every edge except `sync` leads to an event that starts later, as do the edges of the call tree. A `sync` edge leads to a
-waiting call, which may start before the event that it waits for. Waiting calls launch nothing and have no outgoing
-edges, so no cycle can arise. `_check_order` verifies this on the finished edges."""
+Every edge leads to an event that starts later, except `sync` edges. The same is true for the call tree. A `sync` edge
+leads to a waiting call, and this call may start before the event that it waits for. A waiting call launches nothing and
+has no outgoing edges, so no cycle can arise. `_check_order` verifies this on the finished edges."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
 class Dependencies(NamedTuple):
-    edges: IntColumn  # source place, target place (see `Join`) and index into EDGE_KINDS; shape (m, 3), no duplicates
-    # For each ET node, the place of the operator on another thread that the node waits for
+    edges: IntColumn  # source place, target place (see `Join`) and index into EDGE_KINDS; unique rows, shape (m, 3)
+    # Maps each ET node that waits for an operator on another thread to that operator; both are places.
     inter_thread_dep: dict[int, int]
-    sync_dep: dict[int, list[int]]  # for each ET node, the places of the GPU nodes that must end before it starts
+    sync_dep: dict[int, list[int]]  # maps each ET node to the GPU nodes that must end before it starts; all are places
     inferred: list[tuple[int, int]]  # edges that are not recorded but inferred from calls, tensors or times
-    contradicted: dict[str, int]  # number of dropped edges per kind: the measured order contradicts them
-    # Number of synchronization records with an unknown stream or event, and of CUDA graph arrows to unknown nodes
+    contradicted: dict[str, int]  # number of edges per kind dropped because they contradict the measured order
+    # Number of synchronization records that name an unknown stream or event, plus graph arrows to unknown nodes.
     unresolved: int
-    clock_skew_ns: int  # `sync` edges may contradict the measured order by up to this many ns; see `Waits`
+    clock_skew_ns: int  # a `sync` edge may contradict the measured order by up to this many ns; see `Waits`
 
     def counts(self) -> dict[str, Any]:
         by_kind = np.bincount(self.edges[:, 2], minlength=len(EDGE_KINDS)).tolist()
@@ -71,9 +71,9 @@ class _Edges:
 
 
 def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_groups: dict[int, str]) -> Dependencies:
-    """Find the edges of every kind. Raise LinkError if they could contain a cycle, which would be a bug in etplus.
-    `data` lists writers and readers as positions in `linked.nodes`; `comm_groups` maps positions of communication
-    kernels in `linked.gpu_row` to process groups."""
+    """Find the edges of every kind. Raise LinkError if they could contain a cycle, because this would be a bug in
+    etplus. `data` contains each data dependency's writer and reader as positions in `linked.nodes`. `comm_groups` maps
+    positions of communication kernels in `linked.gpu_row` to the names of their process groups."""
     edges, gpu = _Edges(), GpuOrder.of(linked)
     _add_launches(linked, edges)
     _add_streams(linked, gpu, edges)
@@ -95,7 +95,7 @@ def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_grou
 
 
 def _add_launches(linked: Join, edges: _Edges) -> None:
-    """Add an edge to each GPU event from its runtime call, or from its parent if the call is outside the window."""
+    """Add an edge to each GPU event from its launch call, or from its parent if the call is outside the window."""
     events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
     place = scatter(len(events) + 1, linked.runtime_row, linked.runtime_places)
     source = np.where(place[launcher] >= 0, place[launcher], linked.nodes.node[linked.gpu_parent])
@@ -126,7 +126,7 @@ def _add_comm(linked: Join, groups: dict[int, str], edges: _Edges) -> None:
 
 
 def _add_threads(linked: Join, edges: _Edges) -> dict[int, int]:
-    """Add edges between consecutive top-level operators of a thread, and thread handoffs; return `inter_thread_dep`."""
+    """Add edges for thread handoffs and between consecutive top-level operators. Return `inter_thread_dep`."""
     calls, top = linked.calls, top_level_ops(linked)
     at, ts, end = linked.nodes.node[linked.node_of_call[top]], calls.ts[top], calls.end[top]
     i = np.flatnonzero(calls.thread[top[:-1]] == calls.thread[top[1:]])
@@ -198,14 +198,14 @@ def _check_order(linked: Join, edges: IntColumn) -> None:
         raise LinkError("some edges point back in time, so the graph could contain cycles; please report this trace")
 
 
-# Minimum pause that can be a wait for another thread. Shorter pauses are host work between two operators.
+# A shorter pause is host work between operators, not a wait for another thread.
 _IDLE_NS = 200_000
-# The other thread must be busy during at least this share of the pause.
+# The other thread must be busy for at least this share of the pause.
 _BUSY = 0.5
 
 
 def top_level_ops(linked: Join) -> IntColumn:
-    """Return the linked operators that no linked operator calls, sorted by thread and start. Omit annotations."""
+    """Return linked operators without a linked operator above them, by thread and start. Omit annotations."""
     events, calls = linked.kineto.events, linked.calls
     ops = events.mask(frozenset({"cpu_op"}))[calls.row] & (linked.node_of_call >= 0)
     above = np.where(calls.parent >= 0, nearest(calls.parent, calls.parent, ops), -1)
@@ -213,10 +213,11 @@ def top_level_ops(linked: Join) -> IntColumn:
 
 
 def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of positions in `top`: the last operator of a busy thread → the first operator of a thread that
-    paused meanwhile. Among the threads that last finished an operator (`recently_finished`), the busiest is chosen. It
-    must be busy for over half of the pause, and its operator must end during the pause. A thread without an earlier
-    call counts as paused since the trace's first operator. Takes O(n log n) time for any number of threads."""
+    """Return handoffs between threads as pairs of positions in `top`: the last operator of a busy thread, and the first
+    operator of another thread after a pause. For each pause, choose the busiest of the threads that finished an
+    operator most recently (`recently_finished`). This thread must be busy for over half of the pause, and its operator
+    must end during the pause. If a thread has no earlier call, its pause begins with the trace's first operator. This
+    takes O(n log n) time for any number of threads."""
     thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
     first = run_starts(thread)
     if np.count_nonzero(first) < 2:
@@ -235,8 +236,8 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
 
 
 def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of positions in `linked.nodes`: a host collective, and the first reader of its output on each
-    thread. Readers that start while the collective runs are part of the collective: the backend copies its buffers."""
+    """Return pairs of positions in `linked.nodes`: a host collective, and the first call on each thread that reads its
+    output. A call that reads it during the collective is part of the collective: the backend copies its buffers."""
     if not any(map(HOST_COLLECTIVE.fullmatch, linked.et.names)):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     start, end = linked.node_times

@@ -1,9 +1,10 @@
-"""Find the origins of kernels in compiled code and annotated graphs, from Kineto's arguments and compiler files.
+"""Find where kernels of compiled code and annotated graphs come from, based on Kineto's arguments and compiler files.
 
 Generated code calls its kernels in sequence, and Inductor numbers these calls (handles) as it writes them. In a trace,
-the calls are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as `graph_0_cpp_fused_…` (with
-`cpp.enable_kernel_profile`), Triton kernels by name, and kernels that PyTorch runs as its own operators. Only the order
-distinguishes calls of the same kernel, so the linker accepts a match only if the whole sequence agrees."""
+these calls are the outermost operators below `## Call CompiledFxGraph … ##`. C++ kernels are named
+`graph_0_cpp_fused_…` (only with `cpp.enable_kernel_profile`), Triton kernels have their own name, and kernels that
+PyTorch runs have the name of a PyTorch operator. Several calls can run the same kernel, and only their order
+distinguishes them. Therefore, the linker accepts a match only if the whole sequence agrees."""
 
 from __future__ import annotations
 
@@ -34,18 +35,18 @@ from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .join import Join
 
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
-# Number of events to sample per name. If Triton launched any sampled event, all events with that name are read.
+# Number of events to sample per name. If Triton launched any of them, all events with this name are read.
 _SAMPLES = 3
 
 
 @dataclass(frozen=True)
 class CodeOrigins:
-    """Origins of kernels that the recorded Python frames do not show, keyed by place (see `Join`)."""
+    """Where kernels come from if the recorded Python frames do not show it."""
 
     kernels: tuple[GeneratedKernel, ...]
-    place: IntColumn  # places of the nodes that have a generated kernel
-    kernel: IntColumn  # position in `kernels` of the kernel, per node
-    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # stacks per place, by kind of evidence (see `Stacks`)
+    place: IntColumn  # places of the nodes that run a generated kernel
+    kernel: IntColumn  # the kernel that each node runs, as a position in `kernels`
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # per kind of evidence (see `Stacks`), stacks by place
     summary: dict[str, Any] | None  # the `etplus.compiled` object, None if there are no compiler files
 
     __repr__ = brief
@@ -58,7 +59,7 @@ class CodeOrigins:
         return GeneratedKernels(self.kernels, as_positions(rows[order]), self.kernel[order])
 
     def with_frames(self, stacks: Stacks, row: IntColumn) -> Stacks:
-        """Replace the recorded stacks of compiled code and graphs with the stacks found here."""
+        """Replace the recorded stacks of compiled code and graphs with the stacks in this object."""
         for evidence, of_places in self.stacks.items():
             places = list(of_places)
             of_rows = dict(zip(row[np.array(places, np.int64)].tolist(), of_places.values(), strict=True))
@@ -119,8 +120,8 @@ def _generated_calls(
 
 
 def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[int, tuple[str, ...]]:
-    """Return Kineto's arguments of the launched Triton kernels, keyed by the call's position in `row`. If a name has a
-    namespace, it is a PyTorch operator. For other names, a few sampled calls show if they are Triton kernels."""
+    """Return the arguments that Kineto records for Triton kernels, keyed by the call's position in `row`. A name that
+    contains "::" belongs to a PyTorch operator. For other names, sample a few calls to see if Triton launched them."""
     is_op = matching(events.category[row], events.categories, "cpu_op".__eq__)
     plain = is_op & ~matching(name, events.names, lambda text: "::" in text or "#" in text)
     samples = _samples(name, plain)
@@ -146,7 +147,7 @@ def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Fra
     around = nearest(np.arange(len(calls)), calls.parent, mask_at(len(calls), compiled.call))
     kernel = scatter(len(calls), compiled.call, compiled.kernel)
     of_call = np.where(around >= 0, kernel[around], -1)
-    of_node = np.append(join.of_nodes(of_call), -1)  # a parent of −1 selects this entry, the last
+    of_node = np.append(join.of_nodes(of_call), -1)  # the last entry of the list is for parent −1
     parts = [(join.nodes.node, of_node[:-1]), (join.gpu_places, of_node[join.gpu_parent])]
     parts.append((join.runtime_places, of_node[join.runtime_parent]))
     stacks = [kernel.stacks for _, kernel in compiled.kernels]
@@ -161,7 +162,7 @@ def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Fra
 def _annotated_stacks(
     join: Join, annotations: Mapping[int, NodeAnnotation]
 ) -> tuple[dict[int, tuple[Frames, ...]], dict[int, tuple[Frames, ...]]]:
-    """Map the places of GPU events to stacks, once from Inductor's trace handler and once from graph annotations."""
+    """Return the stacks of GPU events, keyed by place, from Inductor's trace handler and from graph annotations."""
     events, rows = join.kineto.events, join.gpu_row
     if not len(rows):
         return {}, {}
@@ -193,7 +194,7 @@ _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
 # These kernels in `torch._inductor.kernel` have a different name than their operator.
 _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
 _BIASED = "extern_kernels.bias_addmm"
-# Reasons why etplus does not know the kernels of a call of a compiled graph.
+# Reasons why etplus does not know which kernels a compiled graph's call ran.
 Refusal = Literal[
     "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
     "its kernels are in another order", "its operators have other shapes", "several graphs fit",
@@ -204,18 +205,18 @@ Refusal = Literal[
 class GraphCall:
     call: int  # position of the graph's call among all calls
     owner: int  # position of the region or backward call that called the graph
-    region: str  # name of the region; "" for a backward call if the trace lacks the forward call
+    region: str  # name of the region; "" for a backward call if its forward call is not in the trace
     backward: bool
     kernels: IntColumn  # positions of the outermost operators below the call, in order
 
 
 @dataclass(frozen=True)
 class CompiledCalls:
-    call: IntColumn  # positions of the calls among all calls, ascending
-    kernel: IntColumn  # position in `kernels` of the kernel, per call
-    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel together with its graph
-    graph_calls: int  # number of calls of compiled graphs
-    refused: dict[str, int]  # number of unmatched calls for each reason
+    call: IntColumn  # positions among all calls, ascending
+    kernel: IntColumn  # the kernel that each call runs, as a position in `kernels`
+    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel and the graph that contains it
+    graph_calls: int  # number of calls of compiled graphs in the trace
+    refused: dict[str, int]  # maps each reason to the number of calls of compiled graphs that were not matched
 
 
 def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:
@@ -242,9 +243,9 @@ def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[Compile
 
 
 def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
-    """Return the calls of compiled graphs in a trace, in order. A backward call belongs to the region of its forward:
-    the last earlier call of a compiled function with the same sequence number. Autograd increases the number with each
-    node it creates, so earlier calls with the same number created no node."""
+    """Return the calls of compiled graphs in a trace, in order. A backward call belongs to the same region as its
+    forward call. That is the last earlier call of a compiled function with the same sequence number. Autograd
+    increments the number with each node that it creates, so earlier calls with the same number created no node."""
     kinds = np.array([_kind_of(name) for name in events.names], np.int8)[calls.name]
     graphs = np.flatnonzero(kinds == 1)
     if not len(graphs):
@@ -271,7 +272,7 @@ def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
 
 
 def _kind_of(name: str) -> int:
-    """Return 1 for a call of a graph, 2 for a region, 3 for a compiled function, 4 for its backward, else 0."""
+    """Return 1 for the call of a graph, 2 for a region, 3 for a compiled function, 4 for its backward, else 0."""
     if name.startswith(_GRAPH):
         return 1
     return 2 if name.startswith(_REGION) else {_FORWARD: 3, _BACKWARD: 4}.get(name, 0)
@@ -322,7 +323,7 @@ class _Graphs:
             found = self.by_region.get((of.region, of.backward))
             if found:
                 return found
-            again = f"{of.region}_"  # after a recompilation, Dynamo appends a number, as in 0/0_1
+            again = f"{of.region}_"  # after a recompilation, Dynamo appends a number to the name, as in 0/0_1
             regions = [key for key in self.by_region if key[1] == of.backward and key[0].startswith(again)]
             if regions:
                 return [graph for region in regions for graph in self.by_region[region]]
@@ -331,8 +332,8 @@ class _Graphs:
     def _aligned(
         self, graph_call: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls
     ) -> _CompiledFit | None:
-        """Return pairs of calls and kernels, None if the sequences differ. Skip operators that are not kernels of the
-        graph, and kernels that no call runs (C++ kernels without `cpp.enable_kernel_profile`)."""
+        """Return pairs of calls and kernels; None if their sequences differ. Skip operators that are not kernels of the
+        graph. Also skip kernels that no call runs, such as C++ kernels if `cpp.enable_kernel_profile` is off."""
         names = [called_as_event(events.names[code]) for code in calls.name[graph_call.kernels].tolist()]
         occurring = set(names)
         kernels = [(_called_as(kernel.name), kernel) for kernel in graph.kernels]
@@ -349,7 +350,8 @@ class _Graphs:
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """Return the graph's possible kernels: all, or the rest after a shorter backward that its file repeats."""
+        """Return the lists of kernels that the graph may run. A file may repeat the kernels of a shorter backward graph
+        first, so one list contains all kernels and the others omit such a repetition."""
         if not graph.backward:
             return [kernels]
         others = (other for (_, backward), found in self.by_region.items() if backward for other in found)

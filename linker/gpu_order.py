@@ -1,8 +1,8 @@
-"""Order GPU events by stream and launch, by launching thread, and inside each launch of a CUDA graph.
+"""Determine the order of GPU events on each stream, per launching thread, and inside each launch of a CUDA graph.
 
 A trace may record the dependencies between a graph's nodes (PyTorch 2.15,
-`CuspyConfig(enable_graph_dependencies=True)`); see `schemas.kineto.corrections`. Otherwise, the linker infers forks and
-joins between the streams of a graph launch from times."""
+`CuspyConfig(enable_graph_dependencies=True)`); see `schemas.kineto.corrections`. If it does not, the linker infers the
+forks and joins between the streams of a graph launch from the events' times."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .join import Join
 
 @dataclass(frozen=True)
 class GpuOrder:
-    stream: IntColumn  # index into `key` of the stream, per event
-    key: list[tuple[int, int]]  # a (device, stream) pair for each stream
-    launch: IntColumn  # launch time per event in ns; if the launch is unknown, the event's start
-    free: IntColumn  # for each event, when all earlier work on its stream ended, in ns; 0 for the first event
-    queue: list[IntColumn]  # for each stream, the positions of its events in launch order
-    queue_launch: list[IntColumn]  # for each stream, the launch times of the events in `queue`
+    stream: IntColumn  # each event's stream, as an index into `key`
+    key: list[tuple[int, int]]  # the device and the stream, for each stream
+    launch: IntColumn  # each event's launch time in ns; if the launch is unknown, the event's start
+    free: IntColumn  # when all earlier work on each event's stream ended, in ns; 0 for the first event
+    queue: list[IntColumn]  # each stream's events, as positions in launch order
+    queue_launch: list[IntColumn]  # launch times for the events in `queue`
 
     @staticmethod
     def of(linked: Join) -> GpuOrder:
@@ -44,23 +44,23 @@ class GpuOrder:
         return GpuOrder(code, key, launch, free, queue, [launch[positions] for positions in queue])
 
     def last_before(self, stream: int, ts: int) -> int:
-        """Return the position of the stream's last event launched before `ts`, −1 for none."""
+        """Return the position of the last event on the stream that was launched before `ts`, −1 for none."""
         k = int(np.searchsorted(self.queue_launch[stream], ts))
         return int(self.queue[stream][k - 1]) if k else -1
 
     def first_after(self, stream: int, ts: int) -> int:
-        """Return the position of the stream's first event launched after `ts`, −1 for none."""
+        """Return the position of the first event on the stream that was launched after `ts`, −1 for none."""
         k = int(np.searchsorted(self.queue_launch[stream], ts, side="right"))
         return int(self.queue[stream][k]) if k < len(self.queue[stream]) else -1
 
     def streams(self, device: int, stream: int) -> list[int]:
-        """Return the indices in `key` of a device's stream, or of all its streams if `stream` is −1."""
+        """Return indices into `key` for one stream of a device, or for all its streams if `stream` is −1."""
         return [k for k, (d, s) in enumerate(self.key) if device in (-1, d) and stream in (-1, s)]
 
 
 class Submissions:
-    """The launches of each thread in time order. They show the stream of a CUDA event if the profiler did not record
-    it, because PyTorch records an event on the stream to which it has just submitted work."""
+    """Each thread's launches in time order. If the profiler did not record the stream of a CUDA event, the launches
+    show it, because PyTorch records an event on the stream that it has just used."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         at = np.flatnonzero(linked.gpu_launcher >= 0)
@@ -72,8 +72,8 @@ class Submissions:
         self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
 
     def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:
-        """Return the stream on which a thread recorded an event at `ts`, −1 if unknown: the stream of the thread's last
-        launch or, if that stream is the waiting stream, the stream before it."""
+        """Return the stream on which a thread recorded a CUDA event at `ts`, −1 if unknown. It is the stream of the
+        thread's last launch. If that is the waiting stream, it is the stream that the thread used before."""
         first, stop = np.searchsorted(self._thread, [thread, thread + 1])
         last = int(first + np.searchsorted(self._ts[first:stop], ts)) - 1
         if last < first:
@@ -83,15 +83,15 @@ class Submissions:
         return int(self._stream[before if other else last])
 
 
-# Event and callback nodes do no work. A GPU event that waits for such a node waits for the node's dependencies.
+# Event and callback nodes do no work. A GPU event that waits for one waits for its dependencies.
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-# If work in a graph starts this much later than its stream allows, it must have waited for another stream.
+# An event in a graph must have waited for another stream if it starts this much later than its own stream allows.
 _LATE_NS = 3_000
 
 
 class GraphOrder(NamedTuple):
-    """Pairs of positions in `gpu_row`: recorded dependencies, and forks and joins inferred from times."""
+    """Dependencies between GPU events, recorded or inferred from times, as pairs of positions in `gpu_row`."""
 
     recorded: IntColumn
     inferred: IntColumn
@@ -99,7 +99,7 @@ class GraphOrder(NamedTuple):
 
 
 def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
-    """Find the recorded dependencies within graph launches, and infer the other stream forks and joins from times."""
+    """Find the recorded dependencies in graph launches, or else infer forks and joins between streams from times."""
     arrows, unresolved = _arrows(linked)
     launches = [] if len(arrows) else _launches(linked)
     inferred = [pair for members in launches for pair in _forks_and_joins(linked, gpu, members)]
@@ -107,7 +107,7 @@ def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
 
 
 def _arrows(linked: Join) -> tuple[IntColumn, int]:
-    """Return the source and target event rows of arrows, and the number of arrows that do not connect two nodes."""
+    """Return each arrow's source and target event rows, and count the arrows that do not connect two nodes."""
     events, flows = linked.kineto.events, linked.kineto.flows
     category = events.categories.index(LAUNCH_FLOW) if LAUNCH_FLOW in events.categories else -1
     drawn = (flows.id >= GRAPH_ARROW) & (flows.category == category)
@@ -174,9 +174,9 @@ def _launches(linked: Join) -> list[IntColumn]:
 
 
 def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
-    """Return pairs of events in one launch: the second event waited for the first event on another stream. A late event
-    waited for the last event of another stream that ended before the late event started and after its predecessor on
-    the same stream ended. For the first event on a stream, the launch's start replaces the predecessor's end."""
+    """Return pairs of events on different streams of one launch. The second event waited for the first. An event is
+    late if it starts over 3 µs after its predecessor on its stream ended. It waited for the last event that ended on
+    another stream in this gap. For the first event on a stream, the gap begins when the launch starts."""
     events, rows = linked.kineto.events, linked.gpu_row[members]
     stream = gpu.stream[members]
     if len(distinct(stream)) < 2:

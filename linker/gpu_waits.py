@@ -1,8 +1,8 @@
-"""Find what waits for GPU events: streams wait for other streams, and CPU calls wait for streams, events and copies.
+"""Find all waits for GPU events. Streams wait for other streams, and CPU calls wait for streams, events and copies.
 
-The profiler can record these waits in the category `cuda_sync`. Otherwise the linker infers them from runtime calls:
-around collectives from order and operators (`comm_waits`), elsewhere from names and times. Unrecorded waits are
-marked as inferred. The replay uses only these edges for GPU waits."""
+The profiler can record these waits in the category `cuda_sync`. If it did not, the linker infers them from runtime
+calls. Around collectives, it uses the order of the calls and their operators (`comm_waits`); elsewhere, it uses names
+and times. Inferred waits are marked as inferred. The replay models GPU waits only from these edges."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ from .comm_waits import find_comm_waits
 from .gpu_order import GpuOrder, Submissions
 from .join import Join
 
-# A kernel that starts this much later than its launch and stream allow must have waited for something.
+# A kernel must have waited for something if it starts this much later than its launch and its stream allow.
 _LATE_NS = 5_000
-# A late kernel starts at most this long after the end of the event that it waited for.
+# A late kernel must start within this time after the end of the event that it waited for.
 _JUST_ENDED_NS = 30_000
 # Assumed time from the launch call to the kernel's start on an idle stream, if the trace does not show it.
 _USUAL_LATENCY_NS = 10_000
 # The linker considers this many recorded CUDA events per waiting call and chooses the last event that had ended.
-# DDP's timers wait first, and they wait for the last event (reducer_cuda.cpp, `CudaTimer::measureDifference`).
+# DDP's timers are the first to wait, and they wait for the last event (reducer_cuda.cpp, `measureDifference`).
 _RECORDS = 16
 _NOTHING = np.zeros(0, np.int64)
 
-# FSDP1 records an event when it frees parameters. Before an all-gather, this call waits for the second-last event.
+# FSDP1 records an event when it frees parameters. Before an all-gather, it waits for the second-last such event.
 # See torch/distributed/fsdp: `_unshard` and `_reshard` in _runtime_utils.py, and `_FreeEventQueue`.
 _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 
 
 class Waits(NamedTuple):
-    """Pairs of an awaited GPU event and a waiting event or call; each field is an int64 array of shape (m, 2)."""
+    """All waits, as arrays of shape (m, 2) with pairs: a GPU event (in `gpu_row`), and what waits for it."""
 
-    event: IntColumn  # pairs: GPU event, GPU event on another stream that waits for it (positions in `gpu_row`)
-    sync: IntColumn  # pairs: GPU event, call that returns when the event has ended (position in `runtime_row`)
-    blocking: IntColumn  # pairs: blocking copy, next call on the thread that started it (position in `runtime_row`)
-    released: IntColumn  # pairs: GPU event, first operator after the call that waited (position in `EtCalls`)
-    inferred: set[tuple[int, int]]  # pairs of places that are inferred, not recorded
-    unresolved: int  # number of records that name a stream or event outside the trace
-    # Maximum time by which a waiting call seems to return before its event ended, because host and device clocks differ
+    event: IntColumn  # the event on another stream that waits (position in `gpu_row`)
+    sync: IntColumn  # the call that returns when the event has ended (position in `runtime_row`)
+    blocking: IntColumn  # for a blocking copy, the next call on the thread that started it (position in `runtime_row`)
+    released: IntColumn  # the first linked operator after the call that waited (position in `EtCalls`)
+    inferred: set[tuple[int, int]]  # those waits that are inferred and not recorded, as pairs of places
+    unresolved: int  # number of records that name a stream or event that is not in the trace
+    # Longest time by which a waiting call seems to return before its event ended (the clocks differ).
     clock_skew_ns: int
 
 
 def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
-    """Find every wait. `kernels` are the positions of the communication kernels in `gpu_row`."""
+    """Find every wait. `kernels` contains the positions of the communication kernels in `gpu_row`."""
     finder = _Finder(linked, gpu)
     resolved = finder.from_records()
     finder.from_runtime_calls(resolved, kernels)
@@ -75,7 +75,7 @@ def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
 
 
 class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
-    """Maps thread codes to ascending times and the item at each time."""
+    """Maps each thread code to the times of its items, in ascending order, and to the items."""
 
     @staticmethod
     def of(thread: npt.NDArray[np.integer], ts: IntColumn, what: IntColumn) -> _ByThread:
@@ -91,7 +91,7 @@ class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
 
 
 class _Finder:
-    """Collects the pairs. All lookups use sorted arrays, so the time is O(n log n)."""
+    """Collects the pairs. All lookups are binary searches in sorted arrays, so the total time is O(n log n)."""
 
     def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         self.linked, self.gpu = linked, gpu
@@ -132,10 +132,9 @@ class _Finder:
         self.copies = (launcher >= 0) & blocks
 
     def _clock_skew(self) -> int:
-        """Return the maximum time in ns by which a waiting call seems to return before its event ended, 0 for none.
-        Synchronous copies to the host show this skew, because they cannot return before the copy has ended. A
-        synchronizing call that took over 20 µs shows it if the preceding work ended in the 20 µs after the call's end,
-        and not in the 20 µs before."""
+        """Return the longest time in ns by which a waiting call seems to return before its event ended. Synchronous
+        copies to the host show this skew, because they cannot return earlier. A synchronizing call shows the skew if it
+        took over 20 µs, and if the first work to end within 20 µs of its return (before or after) ended after it."""
         events, linked = self.linked.kineto.events, self.linked
         launcher = linked.gpu_launcher
         copies = synchronous_readback(events.names, events.name[linked.gpu_row], events.name[launcher])
@@ -182,17 +181,17 @@ class _Finder:
         return resolved
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
-        """Return the work that precedes a CUDA event on its stream: the last GPU event and the pending waits."""
+        """Return the work before a CUDA event on its stream: the last GPU event, and what the stream waits for."""
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
-        """Map other streams to the last GPU event there that the given stream has waited for since its last launch."""
+        """Map other streams to their last GPU event that this stream has waited for since its own last launch."""
         times, sources = self.carried.get((device, stream), ([], []))
         k = bisect_left(times, ts)
         return sources[k - 1] if k and all(self.gpu.launch[i] < times[k - 1] for i in last) else {}
 
     def _carry(self, device: int, stream: Any, ts: int, sources: list[int]) -> None:
-        """Remember the waits of a stream, for CUDA events recorded on it from `ts` until its next launch."""
+        """Store the events that a stream waits for, for all CUDA events recorded on it from `ts` to its next launch."""
         if not isinstance(stream, int) or stream < 0:
             return
         before = self._waited_for(device, stream, ts, self._on_stream(device, stream, ts))
@@ -272,8 +271,8 @@ class _Finder:
         return self.by_end[a:b][::-1]
 
     def _infer_pending(self, call: int, on_event: bool) -> None:
-        """Infer what a call waited for if no stream or event is recorded: the GPU event that ended last during the
-        call, else the work submitted before the call, because a wait orders work even if it takes no time."""
+        """Infer what a call waited for if no stream or event is recorded. It is the GPU event that ended last during
+        the call or, because a wait orders work even if it takes no time, the work submitted before the call."""
         for i in self._ended(self._ts(call), int(self.runtime_end[call]) + self.tolerance).tolist():
             if self.gpu.launch[i] < self._ts(call):
                 self._wait_for(call, [i], inferred=True)
@@ -294,7 +293,7 @@ class _Finder:
                 return
 
     def _frees(self, record: int) -> bool:
-        """Return True if a CUDA event recorded after computation is for the host only: no stream wait follows."""
+        """Return True if only the host waits for a CUDA event: no stream wait follows, and computation precedes it."""
         events, thread = self.linked.kineto.events, int(self.runtime_thread[record])
         following = self.runtime_of.first(thread, int(self.runtime_end[record]))
         name = "" if following is None else events.names[events.name[self.linked.runtime_row[following]]]
@@ -307,9 +306,10 @@ class _Finder:
         return [found] if found >= 0 else []
 
     def _infer_stream_waits(self, waits: IntColumn) -> None:
-        """Infer which event each late GPU event waited for. An event is late if it starts over 5 µs later than its
-        launch and stream allow, and at most 30 µs after an event on another stream ended. Some call (`waits`: ns,
-        ascending) must have made the stream wait between the stream's previous launch and the event's launch."""
+        """Infer which event each late GPU event on a stream waited for. A GPU event is late if it starts over 5 µs
+        later than its launch and its stream allow. It waited for an event on another stream that ended at most 30 µs
+        before it started. `waits` contains the ascending times (ns) of calls that make a stream wait. One of them must
+        lie between the previous launch on the event's stream and the event's own launch."""
         launched = self.linked.gpu_launcher >= 0
         returned = self.linked.kineto.events.end[self.linked.gpu_launcher]
         submitted = np.where(launched & ~self.copies, np.minimum(returned, self.start), self.gpu.launch)

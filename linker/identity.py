@@ -38,8 +38,8 @@ _SMALL_PID = 4096
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 # The ET records its time in whole seconds, rounded down.
 _SLACK_S = 1.0
-# Maximum time from the end of recording to the last write, per file.
-# The ET is closed first (after 0.01 s in measurements), and then the Kineto trace is exported.
+# Maximum time from the end of the recording to a file's last write: first for the ET, then for the Kineto trace.
+# The ET is closed first (0.01 s later in measurements), and then the Kineto trace is exported.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
 # The tolerances exist because `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
@@ -49,24 +49,21 @@ _REMEDY = "record with etplus record, which writes an id, or link the whole job 
 
 @dataclass(frozen=True)
 class StatedRank:
-    """Rank that the user gives for both files, in the file names or by an option."""
-
     rank: int
     by: Literal["names", "option"]
 
 
 @dataclass(frozen=True)
 class Claims:
-    """The ranks that both files and the user claim, and facts about the files; see `read_claims`."""
+    """The ranks that both files and the user claim, and other facts about the files; see `read_claims`."""
 
     et: Claim
     kineto: Claim
     stated: StatedRank | None
-    machine: int  # number of ranks in the timeline if exactly one rank has the ET's process id, otherwise 0
-    timezone: str | None  # time zone, given by the user, of the machine that recorded the ET; see `offsets_of`
-    # When the ET and the Kineto trace were last written, in s since the epoch; None if unknown
-    modified_s: tuple[float, float] | None
-    whole_job: bool  # True if all ranks' files are available and these two fit only each other
+    machine: int  # number of ranks in the timeline if the ET's process id belongs to exactly one of them, otherwise 0
+    timezone: str | None  # time zone of the machine that recorded the ET, if the user gave it; see `offsets_of`
+    modified_s: tuple[float, float] | None  # when both files were last written, in s since the epoch; None if unknown
+    whole_job: bool  # True if the files of all ranks are available and these two files match only each other
     one_of_several: bool = False  # True if files of other ranks are available
 
     @property
@@ -75,7 +72,7 @@ class Claims:
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks in the job, the larger number if the files disagree; None if unknown."""
+        """Number of ranks in the job; None if unknown. If the files disagree, use the larger number."""
         return max(filter(None, (self.et.world_size, self.kineto.world_size)), default=None)
 
     @property
@@ -130,7 +127,7 @@ def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
 
 
 def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, **facts: Any) -> Claims:
-    """Return the `Claims`; `facts` are its last four fields. Raise TraceFormatError if a file contradicts `stated`."""
+    """Return the `Claims`; `facts` are its last four fields. Raise TraceFormatError if a file contradicts --rank."""
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
     of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
@@ -152,12 +149,12 @@ def identify(
     certain: tuple[IntColumn, IntColumn],
     unlinked: npt.NDArray[np.bool_],
 ) -> Identity:
-    """Judge whether one process recorded both files at one time. The same recording id in both files proves everything.
-    Without it, process id and time prove the run if there is one rank, the process id is large, and both files agree
-    about their common calls. If there can be several ranks, both files, or all files of the job, must also prove the
-    rank. A rank from the user proves nothing, as files get renamed. `linked` lists positions in `pair.calls`. `certain`
-    lists the links (positions in `pair.nodes` and `pair.calls`) that are certain if one process recorded both files.
-    `unlinked` is a mask of `pair.nodes`."""
+    """Judge whether one process recorded both files at the same time. The same recording id in both files is complete
+    proof. Without it, process id and time prove a common run if the job has one rank, the process id is large, and the
+    files agree about their common calls. If the job may have several ranks, the rank must also be proved, either by
+    both files or by the files of all ranks. A rank from the user proves nothing, because files get renamed. `linked`
+    lists positions in `pair.calls`. `certain` contains the links that are certain if one process recorded both files,
+    as positions in `pair.nodes` and `pair.calls`. `unlinked` is True for each unlinked call in `pair.nodes`."""
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
     if not claims.same_run:
         weighed += [*_time(claims, pair, linked), *_rank(claims)]
@@ -217,7 +214,7 @@ def linked_pids(pair: TracePair, linked: IntColumn) -> list[str]:
 
 
 def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
-    """Judge whether the linked events are in the ET's window, considering every possible time zone."""
+    """Judge whether the linked events are within the time that the ET was being recorded, in any possible time zone."""
     et, calls = pair.et, pair.calls
     if et.started_s < 0:
         says = "the ET has no time of recording (time, start_ts, finish_ts), which would prove the run"
@@ -255,8 +252,8 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
 
 
 def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -> bool:
-    """Return True if both files were last written at the time of recording, if local time is `zone` s ahead of UTC.
-    Copies have later times, so a file written this early belongs to this run."""
+    """Return True if both files were last written right after the recording, assuming that local time is `zone` seconds
+    ahead of UTC. A copy of a file has a later time, so files that were written this early belong to this run."""
     if claims.modified_s is None:
         return False
     after_et = claims.modified_s[0] - (et.started_s - zone + et.duration_s)
@@ -314,8 +311,7 @@ def _ranks(claim: Claim) -> str:
 
 _HOUR_S = 3600
 _PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
-# Offsets of local time from UTC in s, smallest first, including daylight saving time.
-# The list has whole hours, and the 15, 30 and 45-minute offsets of the IANA database.
+# Possible offsets of local time from UTC in s, smallest first: whole hours, and the other offsets in the IANA database.
 OFFSETS_S = tuple(
     sorted((int(hours * _HOUR_S) for hours in (*range(-12, 15), *_PARTS_OF_HOURS)), key=lambda s: (abs(s), s))
 )
@@ -329,9 +325,9 @@ def offset_name(offset_s: int) -> str:
 
 
 def offsets_of(name: str, local_s: int) -> frozenset[int]:
-    """Return the possible offsets of a time zone from UTC, in s; there are two in the hour when daylight saving time
-    ends. `name` is an offset ("UTC-7", "+05:30", "UTC") or an IANA name ("Europe/Berlin"), else UsageError. `local_s`
-    is local time in seconds since the epoch, as if local time were UTC."""
+    """Return all possible offsets of a time zone from UTC, in s. There are two during the hour that repeats when
+    daylight saving time ends. `name` is an offset ("UTC-7", "+05:30", "UTC") or an IANA name ("Europe/Berlin"). Raise
+    UsageError for any other name. `local_s` is local time in seconds since the epoch, as if local time were UTC."""
     if name.upper() in ("UTC", "Z"):
         return frozenset((0,))
     if found := _OFFSET.fullmatch(name):

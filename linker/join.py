@@ -1,6 +1,6 @@
 """Attach each GPU event to its launching runtime call, and the call to the innermost linked operator around it.
 
-The linker finds the launch by correlation, else by ac2g flow, else by `External id`."""
+It finds the launch by correlation. If there is none, it uses the ac2g flow, and finally `External id`."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
 
 # Events below a wrapper operator in this list are attached to the wrapper's caller.
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
-# Calls with these names launch one kernel each. Graph, batch and multi-device launch calls launch many kernels.
+# These calls launch one kernel each. Calls that launch a graph, a batch or several devices launch many.
 _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """GPU events in order of start, and the launcher and parent of each event."""
+    """GPU events in order of start, with the call that launched each of them and their linked parent."""
 
     row: IntColumn  # row in the `EventTable`
-    launcher: IntColumn  # row of the launching runtime call, −1 for none
+    launcher: IntColumn  # event row of the runtime call that launched the event; −1 if there is none
     method: npt.NDArray[np.int8]  # index into `ATTACH_METHODS`, −1 for none
-    repeated: int  # number of events with a correlation that also belongs to other calls
-    shared: npt.NDArray[np.bool_]  # True if the launcher should launch one kernel but has several events
-    call: IntColumn  # position in `CpuCalls` of the innermost linked call around the launch, −1 if not attached
+    repeated: int  # number of events with a correlation that belongs to several calls
+    shared: npt.NDArray[np.bool_]  # True if other events share a launcher that launches only one kernel
+    call: IntColumn  # the innermost linked call around the launch, as a position in `CpuCalls`; −1 if not attached
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
 
 
 def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_]) -> Attachment:
-    """Find the launcher and parent of every kernel, memcpy and memset; `linked` marks the calls that have a node."""
+    """Find each GPU event's launch call and linked parent. `linked` is True for calls that have a node."""
     events = kineto.events
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     rows = rows[np.lexsort((rows, events.ts[rows]))]
@@ -66,7 +66,7 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
 def _launching_calls(
     kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_], rows: IntColumn, launcher: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int8]]:
-    """Return the innermost call around each launch, the innermost linked call, and the index of the attach method."""
+    """Return the innermost call around each launch, the innermost linked call, and the index of the method."""
     events = kineto.events
     method = np.where(launcher >= 0, 0, -1).astype(np.int8)
     thread, ts, until = np.full(len(rows), -1, np.int64), events.ts[rows], events.ts[rows]
@@ -98,7 +98,7 @@ def _shared_launches(kineto: KinetoTrace, launcher: IntColumn) -> npt.NDArray[np
 
 
 def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:
-    """Return the last earlier call with each GPU event's correlation, and how many events have several such calls."""
+    """Return each GPU event's last earlier call with its correlation. Count the events that have several such calls."""
     events = kineto.events
     runtime = np.flatnonzero(events.runtime_mask() & (events.correlation > 0))
     runtime = runtime[np.lexsort((events.ts[runtime], events.correlation[runtime]))]
@@ -129,7 +129,7 @@ def _flow_starts(
 def _launching_ops(
     kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn]:
-    if not kineto.modern:  # in older files this is the correlation; it may equal an unrelated op's id
+    if not kineto.modern:  # older files write the correlation; it may be another op's id
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     events = kineto.events
     at = positions(events.external_id[calls.row], events.external_id[rows])
@@ -139,18 +139,18 @@ def _launching_ops(
 
 @dataclass(frozen=True)
 class Join(TracePair):
-    """A matched pair of traces and its attached GPU events and runtime calls, as positions in both traces' tables.
+    """A matched pair of traces. Columns refer to GPU events and runtime calls by position in either trace's tables.
     Every row of the linked trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
-    match: Match  # linked call per node in `nodes`
-    node_of_call: IntColumn  # position in `nodes` of the linked node, per call; −1 for none
+    match: Match  # for each node in `nodes`, its linked call
+    node_of_call: IntColumn  # each call's linked node, as a position in `nodes`; −1 if it has none
     attachment: Attachment  # the launch of every GPU event
     gpu_row: IntColumn  # event rows of the attached GPU events, in order of GPU start
-    gpu_parent: IntColumn  # position in `nodes` of the parent, per GPU event
-    gpu_launcher: IntColumn  # event row of the runtime call that launched each GPU event, −1 for none
+    gpu_parent: IntColumn  # each GPU event's parent, as a position in `nodes`
+    gpu_launcher: IntColumn  # event row of the runtime call that launched each GPU event; −1 if there is none
     runtime_row: IntColumn  # event rows of the runtime calls in the window, in order of start
-    runtime_parent: IntColumn  # position in `nodes` of the innermost linked call around each runtime call, −1 for none
-    has_storages: bool = True  # False if the nodes come from a Kineto trace, because it records no tensor storages
+    runtime_parent: IntColumn  # position in `nodes` of the innermost linked call around each runtime call; −1 if none
+    has_storages: bool = True  # False if the nodes come from a Kineto trace, because it lacks tensor storages
 
     @property
     def gpu_places(self) -> IntColumn:
@@ -162,30 +162,30 @@ class Join(TracePair):
 
     @cached_property
     def data_edges(self) -> tuple[IntColumn, IntColumn]:
-        """Writers and readers of tensors. Finding them takes as long as matching."""
+        """Writers and readers of tensors. Finding them takes about the same time as matching the calls."""
         if not self.has_storages:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return data_edges(self.et, self.nodes)
 
     @cached_property
     def call_of_node(self) -> IntColumn:
-        """Per node: position of its call in `calls`, −1 for none."""
+        """Each node's call, as a position in `calls`; −1 if the node is not linked."""
         return self.of_nodes(np.arange(len(self.calls)))
 
     @cached_property
     def node_times(self) -> tuple[IntColumn, IntColumn]:
-        """Per node: its start and end in ns, −1 if not linked."""
+        """When each node's call starts and ends, in ns; −1 if the node is not linked."""
         return self.of_nodes(self.calls.ts), self.of_nodes(self.calls.end)
 
     def of_nodes(self, values: IntColumn) -> IntColumn:
-        """Return `values` per node instead of per call, −1 for unlinked nodes."""
+        """Return an array with one value per node, from `values` with one value per call; −1 for unlinked nodes."""
         at = np.flatnonzero(self.node_of_call >= 0)
         return scatter(len(self.nodes), self.node_of_call[at], values[at])
 
 
 def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
-    """Attach GPU events and runtime calls to the nodes of linked calls. If there is no ET (`alone`), events without an
-    operator go to the process node, and all runtime calls are kept."""
+    """Attach GPU events and runtime calls to the nodes that are linked to the calls around them. If there is no ET
+    (`alone`), keep all runtime calls and attach GPU events without an operator to the process node."""
     calls, at = pair.calls, np.flatnonzero(match.call >= 0)
     node_of_call = scatter(len(calls), match.call[at], at)
     attachment = attach_gpu_events(pair.kineto, calls, node_of_call >= 0)
@@ -209,7 +209,7 @@ def join_traces(pair: TracePair, match: Match, *, alone: bool = False) -> Join:
 def adopt_unattached(
     pair: TracePair, attachment: Attachment, parent: IntColumn
 ) -> tuple[EtCalls, Attachment, IntColumn]:
-    """Append the process node, and make it the parent of all GPU events that no operator launched."""
+    """Append the process node to the nodes, and make it the parent of all GPU events that no operator launched."""
     apart = np.isin(attachment.reason, UNKNOWN_LAUNCH) & (pair.kineto.recorder != "Kineto")
     parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
     columns = {name: np.append(getattr(pair.nodes, name), -1) for name in ("parent", "thread", "name", "seq")}
@@ -221,6 +221,6 @@ def adopt_unattached(
 def linked_caller(
     pair: TracePair, node_of_call: IntColumn, thread: npt.NDArray[np.int32], ts: IntColumn, end: IntColumn
 ) -> IntColumn:
-    """Return the position in `nodes` of the innermost linked call around each event, −1 for none."""
+    """Return the innermost linked call around each event, as a position in `nodes`; −1 if there is none."""
     op = enclosing_call(pair.calls, thread.astype(np.int64), ts, end, node_of_call >= 0)
     return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])

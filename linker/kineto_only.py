@@ -1,9 +1,9 @@
 """Create an Execution Trace from the CPU calls and annotations of a Kineto trace, for users who have no ET.
 
 The nodes follow ET schema 1.1.1. Fields that Kineto does not record (outputs, tensor ids, forward parents) are empty.
-The field `nodes_from` warns readers that an empty field means "not recorded". GPU work that no operator launched is
-attached to the process node. An Nsight Systems capture may begin in the middle of the program; GPU work without a
-recorded launch then remains unattached."""
+The field `nodes_from` shows readers that an empty field was not recorded. GPU work that no operator launched is
+attached to the process node. An Nsight Systems capture may begin in the middle of a program. In this case, GPU work
+without a recorded launch remains unattached."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NODE = (
 
 
 def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
-    """Return the trace and an ET made from its calls as a pair, and a match in which all links are certain."""
+    """Make an ET from a Kineto trace's calls. Return both as a pair, and a match in which all links are certain."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
     note = "no ET was given: the nodes are the CPU calls of the Kineto trace"

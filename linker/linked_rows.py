@@ -1,4 +1,4 @@
-"""Build the linked trace from a join: its ET nodes, GPU events and runtime calls become rows with ids and records."""
+"""Build the linked trace from a join. ET nodes, GPU events and runtime calls become rows that have ids and records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .stacks import find_stacks
 @dataclass(frozen=True)
 class Numbering:
     id: IntColumn
-    # Places in row order. Parents precede children, because Chakra's converter drops `ctrl_deps` on nodes not yet read.
+    # Places in row order. Parents come first: Chakra's converter drops `ctrl_deps` on nodes that it has not read.
     order: IntColumn
     is_new: bool = False  # True if the ET nodes were given new ids
 
@@ -45,8 +45,8 @@ class Numbering:
 
     @staticmethod
     def of(join: Join, *, renumber: bool) -> Numbering:
-        """Number GPU nodes by start and then runtime calls, after the largest ET id. With `renumber`, ET nodes get new
-        ids in the order of their old ids, each followed by its GPU nodes."""
+        """Number GPU nodes by start and then runtime calls, beginning after the largest ET id. If `renumber` is True,
+        also give ET nodes new ids, in the order of the old ids. Each ET node is followed by its GPU nodes."""
         et, gpu_parent = join.et, join.nodes.node[join.gpu_parent]
         nodes, gpu_count, runtime_count = len(et), len(gpu_parent), len(join.runtime_row)
         by_id = _parents_first(et)
@@ -75,11 +75,9 @@ class Numbering:
         return self.order[rows]
 
     def pairs(self, places_of: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return pairs of places as sorted pairs of ids."""
         return sorted((int(self.id[a]), int(self.id[b])) for a, b in places_of)
 
     def edges(self, table: IntColumn) -> IntColumn:
-        """Return edges between places as sorted edges between ids."""
         source, target, kind = self.id[table[:, 0]], self.id[table[:, 1]], table[:, 2]
         order = np.lexsort((kind, target, source))
         edges: IntColumn = np.stack([source, target, kind], axis=1)[order]
@@ -87,7 +85,7 @@ class Numbering:
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:
-    """Return the nodes sorted by id, or by depth and id if a parent has a higher id (never in PyTorch's files)."""
+    """Return the nodes by id, or by depth and id if a parent has a higher id than its child (never with PyTorch)."""
     by_id = np.argsort(et.id, kind="stable")
     parent = positions(et.id[by_id], et.parent[by_id])
     if np.all(parent <= np.arange(len(parent))):  # the root is its own parent
@@ -105,7 +103,7 @@ def linked_trace(
     *,
     renumber: bool,
 ) -> Trace:
-    """Return the trace; its columns are built when they are needed. `comm` is keyed by position in `join.gpu_row`."""
+    """Return the linked trace; its columns are built on demand. `comm` is keyed by position in `join.gpu_row`."""
     et, numbers = join.et, Numbering.of(join, renumber=renumber)
     rows, kernels = LinkedRows.of(join, dependencies, code, numbers), sorted(comm)
     at = numbers.rows(join.gpu_places[kernels]).tolist() if kernels else []
@@ -154,20 +152,20 @@ def _add(builder: TraceBuilder, rows: LinkedRows, chosen: IntColumn) -> None:
 
 @dataclass(frozen=True)
 class LinkedRows:
-    """The rows of a join. Implements `RowSource`, and keeps no more of the join than the rows need."""
+    """The rows of a join. Implements `RowSource`, and keeps only the parts of the join that the rows need."""
 
     et: ExecutionTrace
     events: EventTable
     numbers: Numbering
-    event: IntColumn  # row per place in `events`, −1 for unlinked nodes
-    parent: IntColumn  # position in `et` of the parent, per GPU event or runtime call; −1 for other places
-    link: npt.NDArray[np.int8]  # certainty of the link, per ET node
-    exclusive: IntColumn  # self time per ET node, in ns
+    event: IntColumn  # each place's row in `events`; −1 for unlinked nodes
+    parent: IntColumn  # each GPU event's or runtime call's parent, as a position in `et`; −1 for all other places
+    link: npt.NDArray[np.int8]  # each ET node's link certainty
+    exclusive: IntColumn  # self time for each ET node, in ns
     doubtful: IntColumn  # places of GPU events that share a launch call that should launch only one kernel
-    waiting: IntColumn  # ET nodes that wait for an operator on another thread
-    waits_for: IntColumn  # id of the operator that each node in `waiting` waits for
+    waiting: IntColumn  # ET nodes that wait for an operator on a different thread
+    waits_for: IntColumn  # the id of the operator that each node in `waiting` waits for
     left: IntColumn  # event rows of the GPU events that have no row in the trace
-    reason: npt.NDArray[np.int8]  # these columns describe the events in `left`, as in `UnattachedEvents`
+    reason: npt.NDArray[np.int8]  # why each event in `left` has no row, as in `UnattachedEvents`
     kind: npt.NDArray[np.int8]
     sync_dep: dict[int, list[int]]
     edges: IntColumn
@@ -217,12 +215,10 @@ class LinkedRows:
 
     @property
     def names(self) -> list[str]:
-        """Names in the ET, followed by names in the Kineto trace."""
         return [*self.et.names, *self.events.names]
 
     @property
     def categories(self) -> list[str]:
-        """The empty category, followed by the categories in the Kineto trace."""
         return ["", *self.events.categories]
 
     @property
@@ -234,7 +230,7 @@ class LinkedRows:
         return self.events.index[self.left]
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
-        """Return one of `GIVEN_COLUMNS` for some rows; for runtime calls, `tid` contains indices into `tids`."""
+        """Return one of `GIVEN_COLUMNS` for these rows. For runtime calls, `tid` contains indices into `tids`."""
         place, kind, field = self.numbers.places(rows), self.kind[rows], GIVEN_COLUMNS[name]
         values = np.full(len(rows), field.none or 0, field.dtype)
         if name == "id":
@@ -248,7 +244,7 @@ class LinkedRows:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])
             values[at] = self._of_events(name, event[at])
-        if name == "dur":  # unfinished calls have negative durations; if a GPU event has one, its times are wrong
+        if name == "dur":  # unfinished calls have a negative duration; a GPU event has one only if its times are wrong
             values = np.where(kind == GPU, values, np.maximum(values, 0))
         if name == "parent":
             at = np.flatnonzero(self.parent[place] >= 0)
@@ -280,14 +276,14 @@ class LinkedRows:
         return getattr(events, _EVENT_COLUMN.get(name, name))[event]  # type: ignore[no-any-return]
 
     def _new_ids(self, ids: IntColumn) -> IntColumn:
-        """Return the ids of ET nodes in the output file; if they are renumbered, 0 for ids that no node has."""
+        """Convert ids to those in the output file. If nodes are renumbered, an id that no node has becomes 0."""
         if not self.numbers.is_new:
             return ids
         at = positions(self.et.id, ids)
         return np.where(at >= 0, self.numbers.id[at], 0)
 
     def node_of(self, rows: IntColumn) -> IntColumn:
-        """Return the position in the ET of each node, or of each GPU event's parent."""
+        """Return each row's position in the ET. For a GPU event or runtime call, return its parent's position."""
         place = self.numbers.places(rows)
         return np.where(place < len(self.et), place, self.parent[place])
 
@@ -305,7 +301,7 @@ class LinkedRows:
 # These columns of ET nodes come from the ET or from the node's link.
 _OF_NODES = frozenset("parent name rf_id fw_parent seq_id scope tid fw_tid link exclusive inter_thread_dep".split())
 _EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
-# These columns come from Kineto's events. Each is mapped to the kinds of rows that have it.
+# These columns come from Kineto's events. Each key is mapped to the kinds of rows that have this column.
 _OF_EVENTS = (
     dict.fromkeys(("ts", "dur", "kineto_event"), _EVERY)
     | dict.fromkeys(("name", "correlation"), _LATER)
@@ -317,8 +313,8 @@ _EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
 
 
 def _memory(join: Join, numbers: Numbering) -> MemoryEvents:
-    """Return all memory events in time order, each with the innermost linked call around it. Include events before the
-    ET's window, because memory in use during the window may have been allocated earlier."""
+    """Return all memory events in time order, and the innermost linked call around each of them. Include events before
+    the ET's window, because memory in use during the window may have been allocated earlier."""
     memory = join.kineto.memory
     order = np.argsort(memory.ts, kind="stable")
     memory = MemoryTable(*(getattr(memory, field.name)[order] for field in fields(memory)))

@@ -1,4 +1,4 @@
-"""Add nodes for host collectives that Kineto records and the ET lacks, based on the issuing call and Kineto's event.
+"""Add nodes for host collectives that the ET lacks. Build each from the issuing call and Kineto's event.
 
 A host backend (Gloo, MPI) ends a collective on its own thread, often after the ET observer was stopped. The ET then
 contains the `c10d::` call but not the collective, and the rank would seem to communicate less than its peers."""
@@ -28,22 +28,22 @@ from ..trace.kinds import CERTAIN, UNVERIFIED
 from .calls import TracePair, et_calls
 from .match.result import Match
 
-# Nodes created here have this attribute. Its value describes where their data comes from.
+# Each node that is created here has this attribute. Its value names the call and the event that the node was made from.
 MADE_OF = "made_of"
 _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)
 _MOST_NAMED = 4
 _NO_LIMIT = 2**63
 _TYPE = re.compile(r"Tensor\([^)]*\)")
-# Matches the tensor and storage ids, the first two elements of a tensor.
+# Matches the first two elements of a tensor: its tensor id and its storage id.
 _PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
 
-# Describes a tensor: its value, shape and type.
+# A tensor is described by its value, its shape and its type.
 _Tensor = tuple[Any, Any, str]
 
 
 class _Lost(NamedTuple):
-    """A collective without a node: its event, its issuing call (in `EtCalls`), the new node's id, and certainty."""
+    """A collective without a node. `run` is its Kineto event, `issuing` is the issuing call in `EtCalls`."""
 
     name: str
     run: int
@@ -53,7 +53,7 @@ class _Lost(NamedTuple):
 
 
 class _Issued(NamedTuple):
-    """Positions of a collective and its issuing call in `CpuCalls`, and whether numbers prove that they are a pair."""
+    """A collective and its issuing call (in `CpuCalls`). `sure`: their numbers prove that they belong together."""
 
     run: int
     call: int
@@ -61,8 +61,9 @@ class _Issued(NamedTuple):
 
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
-    """Add a node for every host collective whose issuing call is in the ET, and return the pair. The node gets the
-    certainty of the call's link, but at most UNVERIFIED if only order identifies the call."""
+    """Add a node for each host collective without one if its issuing call is in the ET. Return the extended pair and
+    match. The new node's link is as certain as the link of the issuing call. It is at most UNVERIFIED if only the order
+    of the calls shows which call issued the collective."""
     lost = list(_lost(pair, found))
     if not lost:
         return pair, found
@@ -112,9 +113,8 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
 
 
 def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
-    """Return collectives and their issuing calls, in the order of the collectives. Kineto numbers calls when they begin
-    (`Record function id`) and collectives when they are issued, so the last call with a lower number issued the
-    collective. If numbers are missing, start times decide."""
+    """Pair each collective with its issuing call. Kineto numbers calls when they begin (`Record function id`) and
+    collectives when they are issued, so the last call with a lower number issued it. Otherwise, compare start times."""
     calls, names = pair.calls, pair.kineto.events.names
     issuing = outermost_calls(calls.parent, calls.name, names, np.ones(len(calls), np.bool_))
     numbers = pair.rf_ids[1]
@@ -144,7 +144,7 @@ def _in_order(
 
 
 def _is_there(unlinked: Sequence[tuple[int, str]], call: int, name: str) -> bool:
-    """Return True if the ET may contain the call's collective: as an unlinked node before the next unlinked call."""
+    """Return True if the ET seems to have the collective: it is unlinked, before the next unlinked `c10d::` call."""
     later = islice(unlinked, bisect_right(unlinked, call, key=itemgetter(0)), None)
     return next((other == name for _, other in later if other == name or other.startswith(_CALL)), False)
 
@@ -159,8 +159,8 @@ def _ids_in(et: ExecutionTrace) -> set[int]:
 
 
 def _free(used: Container[int], low: int, high: int, least: int) -> int:
-    """Return the first unused number between `low` and `high`, else the first unused number after `least`. The
-    neighbors' numbers leave a gap between them unless the calls began in a different order than they were issued."""
+    """Return the lowest unused number between `low` and `high`, or else the lowest one above `least`. Neighbors leave
+    unused numbers between them unless the calls began in a different order than they were issued."""
     number = next(id for id in count(low + 1) if id not in used)
     return number if number < high else next(id for id in count(least + 1) if id not in used)
 
@@ -200,8 +200,8 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
 
 
 def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
-    """Return the issuing call's tensors that have the shapes in Kineto's event. Without shapes, return all tensors that
-    the call reads: in its second input, `(outputs, inputs, ...)`, or in its first if the second has no tensors."""
+    """Return the issuing call's tensors that have the shapes in Kineto's event. If there are none, return all tensors
+    that the call reads: in its second input (`(outputs, inputs, ...)`), or in its first if the second has none."""
     values, extents, types, *_ = decode_call(call).inputs
     each = [list(_tensors(*argument)) for argument in zip(values, extents, types, strict=False)]
     read = each[1] if len(each) > 1 and each[1] else each[0] if each else []

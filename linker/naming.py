@@ -1,9 +1,9 @@
-"""Identify trace files by name and first bytes: kind, rank and process.
+"""Identify trace files by their names and first bytes, and find the kind, rank and process of each.
 
 Common names are `rank-3.et.json.gz`, `pytorch_et_3.json`, and the names of PyTorch's `tensorboard_trace_handler`:
 `worker3_step_12.1694128201545.pt.trace.json` and `host_4711.1694128201545.pt.trace.json` (worker name, or host and
-process id, then a timestamp in ms). Kineto writes `distributedInfo` before `traceEvents`; an ET's process groups are in
-its first node."""
+process id; then a time in ms). Kineto writes `distributedInfo` before `traceEvents`; an ET's first node has its process
+groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOT_STEM = re.compile(r"\.(?:json|sqlite|pftrace)(?:\.gz)?$|\.\d{10,20}(?=\.)|(
 _SEPARATORS = re.compile(r"[._\-]*/[._\-]*|[._\-]+")
 
 _JSON = (".json", ".json.gz")
-# Suffixes of timelines that are not JSON: Nsight Systems exports and Perfetto traces.
+# Suffixes of timelines that are not JSON: exports from Nsight Systems, and Perfetto traces.
 _TIMELINES = (".sqlite", ".sqlite.gz", ".pftrace", ".pftrace.gz")
 _NSYS = (".sqlite", ".sqlite.gz")
 
@@ -62,16 +62,16 @@ _KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\
 class TraceFile:
     name: str  # path of the file below the folder
     kind: Kind  # ET or KINETO, "" for other files
-    named: int | None = None  # rank in the file name ("rank3"), None if there is none
+    named: int | None = None  # rank in the file name ("rank3"); None if there is none
     inside: int | None = None  # rank in the contents: `distributedInfo`, or the one rank that all process groups share
-    maybe: int | None = None  # number in the file name that may be the rank
-    process: int = -1  # number in the file name that may be the process id, −1 if there is none
-    stem: str = ""  # file name without the parts by which ETs and Kineto traces differ
-    ranks: frozenset[int] | None = None  # ranks that the contents allow, None if unknown
-    world_size: int | None = None  # number of ranks in the job according to the contents, None if unknown
-    pid: int = -1  # process id in the contents, −1 if unknown
-    settled: bool = True  # False if the rank was found only by process id, or because no other file was left
-    shared: bool = False  # True if the file has several ranks: an Nsight Systems export or a merged Kineto trace
+    maybe: int | None = None  # number in the file name that could be the rank
+    process: int = -1  # number in the file name that could be the process id; −1 if there is none
+    stem: str = ""  # file name without the parts that distinguish an ET from a Kineto trace
+    ranks: frozenset[int] | None = None  # ranks that the contents allow; None if unknown
+    world_size: int | None = None  # number of ranks in the job according to the contents; None if unknown
+    pid: int = -1  # process id in the contents; −1 if unknown
+    settled: bool = True  # False if the rank was found only by process id or by elimination
+    shared: bool = False  # True if the file contains several ranks (an Nsight Systems export or a merged Kineto trace)
 
     @property
     def rank(self) -> int | None:
@@ -79,12 +79,12 @@ class TraceFile:
 
     @property
     def evidence(self) -> int:
-        """Quality of the evidence for the rank: 3 for the file name, 2 for the contents, 1 for a number, 0 for none."""
+        """Evidence for the rank: 3 if it is in the file name, 2 if in the contents, 1 for a mere number, else 0."""
         return next((3 - i for i, rank in enumerate((self.named, self.inside, self.maybe)) if rank is not None), 0)
 
 
 def file_rank(path: str) -> int | None:
-    """Return the rank in a file's name, or in its folder's name if the folder is named only after a rank.
+    """Return the rank in a file's name, or else in its folder's name if that consists only of the rank.
 
     Example:
         >>> file_rank("job/step_7.rank3.et.json.gz"), file_rank("job/rank_3/et.json"), file_rank("rank3_tuning/et.json")
@@ -98,7 +98,7 @@ def file_rank(path: str) -> int | None:
 
 
 def number_before_suffix(path: str) -> int | None:
-    """Return the number that converters write just before ".et" or ".json" in a file's name.
+    """Return the number that stands just before ".et" or ".json" in the name of a converter's output file.
 
     Example:
         >>> number_before_suffix("out/trace.3.et"), number_before_suffix("trace.et")
@@ -109,7 +109,7 @@ def number_before_suffix(path: str) -> int | None:
 
 
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
-    """Identify a file; open it only if its name is not enough or if it can contain several ranks."""
+    """Identify a file. Open it only if its name does not show kind and rank, or if it may contain several ranks."""
     lower = name.lower()
     if not kind and (_NO_TRACE.search(lower) or not lower.endswith((*_JSON, *_TIMELINES))):
         return TraceFile(name, "")
@@ -132,7 +132,7 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
 
 
 def kind_inside(file: str | os.PathLike[str]) -> Kind:
-    """Return a file's kind based on its contents, "" if they are unclear or unreadable (linking reports it later)."""
+    """Return a file's kind based on its contents; "" if they are unclear or unreadable (linking reports it later)."""
     if is_nsys(file):
         return KINETO
     if not os.path.isfile(file):  # noqa: PTH113 (False for impossible names); a pipe can be read once only
@@ -191,7 +191,7 @@ def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
 
 
 def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
-    """Return the kind, claim and process id from the beginning of a file; `search` finds `distributedInfo` anywhere."""
+    """Read kind, claim and process id at the beginning of a file. `search`: find `distributedInfo` anywhere in it."""
     seen, first, pid = b"", True, -1
     try:
         with folder.open(name) as file:

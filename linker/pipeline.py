@@ -48,22 +48,22 @@ _LOG = logging.getLogger("etplus")
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """Options that decide the result of `link`.
+    """Options that change the result of `link`.
 
     Attributes:
-        annotation: part of the name of the annotation that ends an iteration; None detects the annotation.
-        match: "auto", or a single method from `etplus.linker.match.METHODS`.
+        annotation: every annotation with this string in its name ends an iteration; None detects the steps.
+        match: "auto", or the name of one method in `etplus.linker.match.METHODS`.
         exact_match: use only ids, sequence numbers and call order; skip tree matching.
         strict: leave ambiguous nodes unlinked and reject broken files.
-        iteration: which of several equally good placements to use: "first", "last", "median" or a number from 0.
+        iteration: which of several equally good placements to use: "first", "last", "median", or a number from 0.
         renumber: number nodes as the original trace_link.py does.
-        data_dependencies: add edges from the last writer of a tensor to its reader; linking takes about 40% longer.
-        rank: rank of both files in the job, if the file names lack it. A stated rank is no proof: in a job of several
-            ranks, links are certain only if both files record the rank, or with `whole_job`.
+        data_dependencies: add an edge from a tensor's last writer to every reader; this takes about 40% longer.
+        rank: the rank of both files in the job, if the file names do not show it. This proves nothing: if the job has
+            several ranks, links are certain only if both files record the rank or `whole_job` is set.
         timezone: time zone of the machine that recorded the ET in local time: "UTC-7", "Europe/Berlin".
-        whole_job: process ids and process groups show that these two files fit no other files in the job;
-            `etplus.jobs.batch.link_many` sets it.
-        one_of_several: the job has several ranks. Links are then certain only if the files prove their rank.
+        whole_job: process ids and process groups show that these two files match no other files in the job;
+            `etplus.jobs.batch.link_many` sets this option.
+        one_of_several: the job has several ranks, so links are certain only if the files prove their rank.
 
     Raises:
         UsageError: an unknown method, iteration or time zone.
@@ -118,18 +118,18 @@ def link(
     """Join an Execution Trace with a Kineto trace.
 
     Args:
-        et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET, the CPU
-            calls of the Kineto trace become the nodes, and only `annotation` applies. An Nsight Systems export can
-            replace the Kineto trace. In a file with several ranks, the linker takes the ET's process, `rank`, or the
-            rank of a `ProcessRank` or `NsysRank`.
+        et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. If there is no ET, the
+            CPU calls of the Kineto trace become the nodes, and of the matching options only `annotation` has an effect.
+            An Nsight Systems export can replace the Kineto trace. If a file contains several ranks, the linker uses the
+            process of the ET, `rank`, or the rank of a `ProcessRank` or `NsysRank`.
         annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job,
             one_of_several: see `LinkOptions`.
-        jobs: number of processes that read large files; does not change the result.
+        jobs: number of processes that read large files; it does not change the result.
         progress: show a progress bar on a terminal for each step that takes over two seconds.
         graph_captures: sources for `read_captures`. Kernels of replayed CUDA and HIP graphs are linked to their
             operators; see docs/reference/captured_graphs.md.
-        provenance: files that PyTorch's compiler wrote about its kernels, see docs/reference/compiled.md; None uses
-            files next to the Kineto trace that are named after it.
+        provenance: files that PyTorch's compiler wrote about its kernels; see docs/reference/compiled.md. None uses the
+            files next to the Kineto trace that share its name.
 
     Raises:
         TraceFormatError: a malformed file, a file of another rank, or a capture without graphs.
@@ -158,10 +158,10 @@ def link(
 
 
 def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -> list[Capture]:
-    """Read the capture phase of a job from Kineto traces, pairs of an ET (for inputs and outputs) and a Kineto trace,
-    or folders of traces.
+    """Read captures from sources. Each is a Kineto trace, a pair of an ET (for inputs and outputs) and a Kineto trace,
+    or a folder.
 
-    Raise TraceFormatError if a file cannot be read or captures no graph, and UsageError for a folder without traces.
+    Raise TraceFormatError if a file cannot be read or captures no graph, and UsageError if a folder has no traces.
 
     Example:
         >>> captures = read_captures(["capture.json.gz"])  # doctest: +SKIP
@@ -194,7 +194,7 @@ def _link(
 def trace_of_kineto(
     kineto: KinetoTrace, annotation: str | None = None, provenance: Sequence[Source] | None = None
 ) -> Trace:
-    """Build a trace whose nodes are the calls in a Kineto trace. Read it with `modules=True` to get module paths.
+    """Build a trace with a Kineto trace's calls as nodes. Module paths require a trace read with `modules=True`.
 
     Example:
         >>> from etplus.schemas.kineto.read_kineto import read_kineto
@@ -221,7 +221,7 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
     launched_before = np.count_nonzero(join.attachment.method < 0)
     if not len(join.gpu_row) or not launched_before:
         return trace
-    from .repetition import SHORTEST_RUN, find_repetition  # few traces contain work that was launched before they began
+    from .repetition import SHORTEST_RUN, find_repetition  # few traces contain work launched before they began
 
     return find_repetition(trace) if launched_before >= SHORTEST_RUN else trace
 
@@ -229,8 +229,8 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
 def read_timeline(
     source: Source | Blob[Text], *, modules: bool = True, strict: bool = False, progress: bool = False, **process: Any
 ) -> KinetoTrace:
-    """Read a Kineto trace or an Nsight Systems export. `modules` adds module paths. If the file has several ranks,
-    `process` must select one (`rank`, or `et_pid` and `et_rank`), else UsageError."""
+    """Read a Kineto trace or an Nsight Systems export. `modules` adds module paths. If the file contains several ranks,
+    `process` must select one by `rank`, or by `et_pid` and `et_rank`; otherwise raise UsageError."""
     if isinstance(source, ProcessRank):
         if source.timeline is not None:
             return source.timeline
@@ -246,8 +246,8 @@ def read_timeline(
 def read_pair(
     et: Source, kineto: Source, *, rank: int | None = None, strict: bool, progress: bool
 ) -> tuple[ExecutionTrace, KinetoTrace]:
-    """Read an ET and the timeline of its process, or of `rank` if the timeline has several ranks. Two gzipped files are
-    unpacked in parallel threads, which must end before parsing, because parsing forks processes."""
+    """Read an ET and its process's timeline. If the timeline has several ranks, `rank` can select one. Two gzipped
+    files are unpacked in parallel threads. These must end before parsing, because parsing forks processes."""
     opened: Source | Blob[Text] = kineto
     if isinstance(kineto, ProcessRank) or nsys.is_nsys(kineto):
         et_text = open_text(et, progress=progress)
@@ -268,7 +268,7 @@ def _is_gzipped(source: Source) -> bool:
 
 
 def compile_files(kineto: KinetoTrace, given: Sequence[Source] | None) -> CompileFiles:
-    """Read the given compiler files, else the files named after the trace; skip broken files with a warning."""
+    """Read the given compiler files, or else those named after the trace. Skip broken files with a warning."""
     if given is not None:
         return read_compile_files(given)
     readable = list[str]()

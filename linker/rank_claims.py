@@ -1,4 +1,4 @@
-"""Find the rank of a file in process groups, annotations, messages and `distributedInfo`.
+"""Find out which rank recorded a file, based on its process groups, annotations, messages and `distributedInfo`.
 
 An ET does not record its rank. When the observer starts, `torch.profiler` records the process groups of the process as
 an annotation `## process_group:init ##`: a JSON list with `pg_name`, `pg_desc`, `group_size` and `ranks` (empty for the
@@ -35,21 +35,21 @@ _NOT_ROOTED = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER,
     CollectiveCommType.ALL_TO_ALL,
 )  # fmt: skip
-# Position of the peer among the inputs of `c10d::send` and `c10d::recv_`.
+# Index of the peer in the inputs of `c10d::send` and `c10d::recv_`.
 _PEER_AT = 2
-# Maximum number of nodes to read per name. One node is enough evidence, and an ET can contain a million.
+# Maximum number of nodes to read for each name. One node is enough evidence, and an ET can contain a million.
 _NODES_READ = 256
 _MAX_LISTED = 1 << 16
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Rank and job size of a process according to one file."""
+    """What one file shows about the rank of its process and the size of the job."""
 
-    ranks: frozenset[int] | None = None  # possible ranks of the process, None if unknown
-    world_size: int | None = None  # number of ranks in the job, None if unknown
+    ranks: frozenset[int] | None = None  # possible ranks of the process; None if unknown
+    world_size: int | None = None  # number of ranks in the job; None if unknown
     communicates: bool = False  # True if calls or kernels in the file communicate with other processes
-    runs: frozenset[str] = frozenset()  # ids of recordings, from annotations that `etplus.recording` writes
+    runs: frozenset[str] = frozenset()  # recording ids in annotations that `etplus.recording` writes
 
     @property
     def rank(self) -> int | None:
@@ -63,8 +63,8 @@ def _recordings(names: Iterable[str]) -> Claim:
 
 
 def group_ranks(groups: Iterable[Any]) -> Claim:
-    """Return the rank and job size that follow from process groups: objects with `ranks`, `pg_desc` and `group_size`
-    (ET) or `pg_size` (`distributedInfo.pg_config`)."""
+    """Return the rank and job size that follow from process groups. Each group has `ranks`, `pg_desc`, and either
+    `group_size` (ET) or `pg_size` (`distributedInfo.pg_config`)."""
     ranks: frozenset[int] | None = None
     world_size = None
     for group in groups:
@@ -79,7 +79,7 @@ def group_ranks(groups: Iterable[Any]) -> Claim:
 
 
 def rank_of_et(et: ExecutionTrace) -> Claim:
-    """Return what process groups, collectives and peers of messages show about the rank of an Execution Trace."""
+    """Return what process groups, collectives and the peers of messages show about the rank of an Execution Trace."""
     groups = [group for node in _nodes(et, INIT) for group in recorded_groups(node.inputs)]
     claim = group_ranks(groups)
     ranks, world_size = claim.ranks, claim.world_size
@@ -97,7 +97,7 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
 
 
 def rank_of_kineto(kineto: KinetoTrace) -> Claim:
-    """Return what `rank`, `world_size` and `pg_config` in `distributedInfo` show about the rank of a Kineto trace."""
+    """Return what `rank`, `world_size` and `pg_config` in `distributedInfo` show about a Kineto trace's rank."""
     info = kineto.distributed_info
     groups = info.get("pg_config")
     claim = group_ranks(groups if isinstance(groups, list) else [])
@@ -130,9 +130,9 @@ def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
 
 
 def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
-    """Return the rank and the number of ranks from a `record_param_comms` node of schema 1.0.2 or later. Three
-    successive inputs are the group (name and description), the rank in the group, and the collective. In older schemas,
-    the first input is a number that does not identify the group."""
+    """Return the rank and the number of ranks that a `record_param_comms` node shows (schema 1.0.2 or later). Three
+    consecutive inputs are the group (name and description), the rank in the group, and the name of the collective. In
+    older schemas, the first input is a number that does not identify the group."""
     values = node.inputs.values
     for group, rank, name in zip(values, values[1:], values[2:], strict=False):
         if isinstance(group, list) and len(group) == 2 and _is_rank(rank) and isinstance(name, str):

@@ -1,12 +1,12 @@
-"""Find the operators of GPU events that were launched before the recording, based on the same work in a later
-iteration.
+"""Find the operators of GPU events launched before the recording began. Later iterations repeat their work.
 
-Nothing records the operator of such kernels, but in a trace of several iterations the same sequence of kernels occurs
-again, with launches. Around each such event, `_find_pairs` looks for the longest run of symbols (kernel, launch size,
-message) that also occurs with launches; the event's counterpart is at the same offset in the run's first occurrence.
-Equal runs of the same length get the same number, which is computed from the numbers of their halves (Karp, Miller and
-Rosenberg 1972). `_trial` hides known launches to find the minimum length of reliable runs. `_accepted` keeps pairs with
-long enough runs, unambiguous operators, and similar durations."""
+No trace records their operators. However, if a trace has several iterations, the same sequence of kernels recurs in a
+later iteration, and there its launches are recorded. Around each such event, `_find_pairs` looks for the longest run of
+symbols that also occurs with launches. A symbol represents a kernel, its launch size and its message. The event's
+counterpart is at the same offset in the first occurrence of the run. Identical runs get the same number. It is computed
+from the numbers of the two halves of the run (Karp, Miller and Rosenberg 1972). `_trial` hides the launches of some
+events to find out how long a run must be to be reliable. `_accepted` keeps a pair only if its run is long enough, its
+operator is unambiguous, and the durations are similar."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from ..trace.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
-# Minimum length of a run. Shorter runs recur by chance, because a layer repeats two or three kernels in an iteration.
-# If fewer events are unknown, the search is skipped, because building the trace's tables costs more than it gains.
+# Minimum length of a run. Shorter runs recur by chance, because a layer repeats two or three kernels.
+# The search is skipped if fewer events are unknown, because building the trace's tables costs more than it gains.
 SHORTEST_RUN = 8
-# Minimum number of neighbors in a run on either side of an event. At the ends of a stream, fewer are enough.
+# On each side of an event, a run must contain at least this many neighbors. Fewer are enough at the ends of a stream.
 _MARGIN = 2
-# Operators are compared at this many evenly spaced occurrences of a run, to limit the work for frequent runs.
+# To limit the work for frequent runs, at most this many evenly spaced occurrences are compared.
 _CANDIDATES = 8
-# A trial hides these shares of the known launches, in order, until it is conclusive. Short traces repeat small shares.
+# Shares of the known launches that trials hide, in order. Short traces repeat small shares.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
-# Minimum share of correct operators in a trial. If it were lower, kernels would be assigned to wrong operators.
+# Minimum share of correct operators in a trial. With a lower limit, kernels would get wrong operators.
 _MIN_RIGHT = 0.99
 # A trial is conclusive only if it pairs at least this share of its hidden events.
 _MIN_REPEATED = 0.5
-# A trial is conclusive only if it has this many pairs. Among fewer pairs, a single wrong pair exceeds 3%.
+# A trial is conclusive only if it has this many pairs. If there were fewer, a single wrong pair would exceed 3%.
 _MIN_TRIED = 32
-# If no trial is conclusive, only runs this long are used, and only if they contain this share of the unknown events.
+# If no trial is conclusive, only runs this long are used, and they must contain this share of the unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
-# If durations differ by more than this factor and by more than 10 µs, the work is different.
-# Short kernels may vary by more than the factor. Communication kernels are exempt, because they wait for other ranks.
+# Two events do different work if their durations differ by more than this factor and by more than 10 µs.
+# Short kernels may vary by a larger factor. Communication kernels are exempt, because they wait for other ranks.
 _TIMES, _NEAR_NS = 4, 10_000
 
 
 def find_repetition(trace: Trace) -> Trace:
-    """Find counterparts of GPU events launched before the trace began; add them to the trace and its report."""
+    """Find counterparts of GPU events launched before the trace began. Add them to the trace and its report."""
     events = _sequences(trace)
     if not events.unknown.any():
         return trace
@@ -64,12 +64,12 @@ def find_repetition(trace: Trace) -> Trace:
 
 @dataclass(frozen=True)
 class _Sequences:
-    """All GPU events, sorted by stream and start; a separator follows each stream."""
+    """All GPU events, sorted by stream and start. There is a separator after each stream."""
 
-    event: IntColumn  # position among the device events (rows, then `Trace.unattached`), −1 for a separator
-    symbol: IntColumn  # equal for interchangeable events on one stream; each separator has a unique negative value
-    operator: IntColumn  # events of one operator with the same shapes have equal values, −1 if unknown
-    module: IntColumn  # name code of the innermost module around the launch, −1 for none
+    event: IntColumn  # position among the device events (rows, then `Trace.unattached`); −1 for a separator
+    symbol: IntColumn  # the same for interchangeable events on one stream; each separator has a unique negative value
+    operator: IntColumn  # the same for events that have the same operator and shapes; −1 if unknown
+    module: IntColumn  # name code of the innermost module around the launch; −1 for none
     dur: IntColumn
     waits: Mask  # True if the duration depends on other ranks
     launched: IntColumn
@@ -99,7 +99,7 @@ def _sequences(trace: Trace) -> _Sequences:
     event = np.append(np.insert(order, stream_starts, -1), -1) if len(order) else order
 
     def placed(column: npt.NDArray[Any], separator: int = -1) -> npt.NDArray[Any]:
-        return np.append(column, np.array([separator], column.dtype))[event]  # the index −1 selects the last entry
+        return np.append(column, np.array([separator], column.dtype))[event]  # index −1 selects the last entry
 
     symbols = np.where(event < 0, -np.cumsum((event < 0).astype(np.int64)), placed(symbol))
     launched = placed(np.append(trace.launched_ns, unattached.ts))
@@ -108,7 +108,6 @@ def _sequences(trace: Trace) -> _Sequences:
 
 
 def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the operator and module of each call (−1 for none); see `_Sequences`."""
     calls, has = trace.calls, call >= 0
     operator, module = np.full((2, len(call)), -1, np.int64)
     operator[has] = distinct_rows(calls.name[call[has]], calls.signature[call[has]])[1]
@@ -118,8 +117,8 @@ def _operators(trace: Trace, call: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
-    """Return codes of the launch arguments that all unknown events of a kind record. On ROCm a kernel's grid and
-    block come from its launch call. If there is no launch, both are missing."""
+    """Return a code for each event's launch arguments. Ignore arguments that any unknown event of the same kind lacks.
+    On ROCm, a kernel's grid and block are recorded in its launch call. If there is no launch call, both are missing."""
     table = StringTable()
     code = table.codes([work_args(text) for text in args]).astype(np.int64)
     variants, variant = distinct_rows(kind, code, unknown.astype(np.int64))
@@ -136,8 +135,8 @@ def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
 
 
 class _Pairs(NamedTuple):
-    """For each place: the counterpart (−1 for none), the length of the run that contains both events, and whether other
-    occurrences of the run have a different operator or module at this place."""
+    """For each place, `partner` is its counterpart (−1 for none), and `length` is the length of their run. `several`
+    and `modules` are True if other occurrences of the run have a different operator or module at this place."""
 
     partner: IntColumn
     length: IntColumn
@@ -156,7 +155,7 @@ def _find_pairs(events: _Sequences) -> _Pairs:
             if count <= 0 or not unpaired.any():
                 continue
             run: npt.NDArray[np.integer] = number[:count]
-            if longer > length:  # two overlapping shorter runs cover the run
+            if longer > length:  # two overlapping shorter runs form this run
                 run = distinct_rows(run, number[longer - length :][:count])[1]
             runs = _repeated_runs(surroundings, longer, run, unpaired)
             if runs is not None:
@@ -165,8 +164,8 @@ def _find_pairs(events: _Sequences) -> _Pairs:
 
 
 class _Surroundings(NamedTuple):
-    """For each place: the number of events on the same stream before and after it, and the number of separators and of
-    unknown events before it, followed by their total."""
+    """For each place, `before` and `after` count the events on the same stream before and after it. `separators` and
+    `unknown` count the separators and the unknown events before it, and end with their total number."""
 
     before: IntColumn
     after: IntColumn
@@ -188,7 +187,7 @@ def _surroundings(events: _Sequences) -> _Surroundings:
 
 
 def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple[int, npt.NDArray[np.int32]]]:
-    """Return run lengths (powers of two up to the longest match), each with the number of the run at each place."""
+    """Return run lengths (powers of two up to the longest match), each with the number of the run at every place."""
     length, numbered = 1, list[tuple[int, npt.NDArray[np.int32]]]()
     number: npt.NDArray[np.int32] = np.unique(symbol, return_inverse=True)[1].reshape(-1).astype(np.int32)
     while len(symbol) >= 2 * length:
@@ -203,12 +202,12 @@ def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple
 
 
 class _RepeatedRuns(NamedTuple):
-    """Runs of one length that contain unknown events and also occur among known events."""
+    """Runs of one length that contain unknown events and also occur with known events only."""
 
     length: int
-    matched: Mask  # True at places that begin such a run
-    starts: IntColumn  # start positions of the occurrences among known events, grouped by run
-    # For each place: position in `starts` of the run's first occurrence, and number of occurrences
+    matched: Mask  # True where such a run begins
+    starts: IntColumn  # start positions of occurrences with known events only, grouped by run
+    # For each place, where its run's first occurrence is in `starts`, and how often the run occurs.
     first: IntColumn
     times: IntColumn
 
@@ -232,8 +231,8 @@ def _repeated_runs(
 def _pair_by_runs(
     events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, surroundings: _Surroundings
 ) -> None:
-    """Pair unknown events in repeated runs of the same length. If an event is part of several repeated runs, the
-    nearest runs on either side of the run that is centered on the event must agree."""
+    """Pair unknown events that are in repeated runs of this length. If several repeated runs contain an event, use the
+    nearest ones before and after the run that has the event at its center. Both must agree."""
     size = len(runs.matched)
     places = np.arange(size)
     earlier = np.maximum.accumulate(np.where(runs.matched, places, -1))
@@ -250,7 +249,7 @@ def _pair_by_runs(
 
 
 def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: IntColumn, start: IntColumn) -> None:
-    """Pair events with the first occurrence of the run that begins at `start`; compare it with later occurrences."""
+    """Pair events with the first occurrence of the run at `start`, and compare operators with later occurrences."""
     count, first, offset = runs.times[start], runs.first[start], event - start
     new = pairs.partner[event] < 0
     pairs.partner[event[new]] = runs.starts[first[new]] + offset[new]
@@ -263,14 +262,14 @@ def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: 
 
 
 class _Trial(NamedTuple):
-    """Result of pairing events whose known launches were hidden. The earlier half of the pairs shows
-    which symbols vary; only later pairs with other symbols are counted."""
+    """Result of pairing events after their known launches were hidden. The earlier half of the pairs shows which
+    symbols vary. The later pairs are counted, except those with such a symbol."""
 
-    length: IntColumn  # length of the run, per later pair
+    length: IntColumn  # run length for each later pair
     right: Mask  # True for each later pair that has the correct operator
     conclusive: bool  # True if enough events were paired
-    varies: IntColumn  # symbols that have different operators when they repeat
-    same_modules: bool  # True if the modules are also correct
+    varies: IntColumn  # symbols that have a different operator when they repeat
+    same_modules: bool  # True if the pairs also have the correct modules
     counts: dict[str, int]  # facts for the report
 
 
@@ -284,7 +283,7 @@ def _trial(events: _Sequences) -> _Trial:
 
 
 def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
-    """Hide the launches of a share of the events (up to `most`), pair these events, and compare operators."""
+    """Hide the launches of a share of the events (at most `most`), pair these events, and check the operators."""
     launched = np.sort(events.launched[events.event >= 0])
     count = min(max(most, _MIN_TRIED), int(len(launched) * share))
     hidden = (events.event >= 0) & (events.launched < launched[count]) if count else np.zeros(len(events.event), bool)
@@ -304,13 +303,13 @@ def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
 
 
 def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
-    """Return the minimum length of reliable runs; if no pair is reliable, a number above the number of events."""
+    """Return the length from which runs are reliable. If none are, return a number above the number of events."""
     never = len(events.event) + 1
-    if not trial.conclusive:  # this length requires the whole sequence to occur again
+    if not trial.conclusive:  # such a long run requires that the whole sequence recurs
         long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
         return _LONG_RUN if trial.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown) else never
     order = np.argsort(-trial.length, kind="stable")
-    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # share correct in runs this long or longer
+    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # correct share if runs are at least this long
     if len(share) < _MIN_TRIED // 4:
         return never
     if share[-1] >= _MIN_RIGHT:

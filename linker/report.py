@@ -23,9 +23,8 @@ from .match.result import REASONS
 
 
 def make_report(join: Join, **others: Any) -> LinkReport:
-    """Return the report, including the numbers of matches and attachments; `others` are its remaining fields."""
     et, kineto, nodes, calls, match = join.et, join.kineto, join.nodes, join.calls, join.match
-    ops = len(match.call)  # the process node that `kineto_only` adds is not counted
+    ops = len(match.call)  # do not count the process node that `kineto_only` adds
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
     used, events = mask_at(len(calls), match.call[match.call >= 0]), kineto.events
@@ -107,8 +106,8 @@ def _nonzero(names: list[str] | tuple[str, ...], counts: npt.NDArray[np.integer]
 
 
 def summary_of(join: Join, report: LinkReport, compiled: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the root's `etplus` object without the inferred edges, because their ids are not known yet. File names
-    exclude folders, so moving the inputs does not change the output."""
+    """Return the root's `etplus` object without the inferred edges, because their ids are not known yet. It contains
+    file names without folders, so the output does not change if the inputs are moved."""
     kineto, events, attachment = join.kineto, join.kineto.events, join.attachment
     unattached = {
         reason: events.index[attachment.row[attachment.reason == code]].tolist()

@@ -16,35 +16,35 @@ from ..trace.printable import shortened
 from .calls import EtCalls
 from .match.result import Match
 
-# By default, the original trace_link.py looks for this annotation.
+# The original trace_link.py looks for this annotation by default.
 DEFAULT_ANNOTATION = DATA_LOADER
 _MAX_NAMES = 8
 _LONGEST_NAME = 60
-# A covered iteration has at least this share of the linked calls. Others only touch the edge of the window.
+# Iterations with a smaller share of the linked calls only touch the edge of the window.
 _STRAY = 0.05
 
 
 @dataclass(frozen=True)
 class Iterations:
     start: IntColumn  # start of the iteration in ns
-    end: IntColumn  # end of the iteration in ns; it ends when the next one starts
+    end: IntColumn  # end of the iteration in ns, when the next one starts
     label: list[str]  # name in the trace ("ProfilerStep#7"), or the iteration's number
-    marker: IntColumn  # event rows of the annotations that start iterations; empty if annotations mark the ends instead
-    annotation: str = ""  # name of the annotations that mark iterations, "" if there are none
+    marker: IntColumn  # event rows of the annotations that start iterations; empty if the annotations mark the ends
+    annotation: str = ""  # name of the annotations that mark iterations; "" if there are none
     notes: tuple[str, ...] = ()  # sentences to show in the report
 
     def __len__(self) -> int:
         return len(self.start)
 
     def of(self, ts: IntColumn) -> IntColumn:
-        """Return the number of the iteration at each time (ns), −1 before the first iteration."""
+        """Return the number of the iteration that contains each time (ns); −1 before the first iteration."""
         return np.searchsorted(self.start, ts, side="right") - 1
 
 
 def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None = None) -> Iterations:
-    """Find iterations by the requested annotation, else from the start of one step to the next, as `trace.steps` does.
-    Any event whose name contains the requested annotation ends an iteration, as in the original trace_link.py. If
-    the annotation does not occur, it is ignored, and a note says so."""
+    """Find iterations by the requested annotation. If none is requested, an iteration is the time from one step's start
+    to the next, as in `trace.steps`. Any event with the requested annotation in its name ends an iteration, as in the
+    original trace_link.py. If no event name contains the requested annotation, ignore it and add a note."""
     events = kineto.events
     annotations = calls.row[events.mask(frozenset({"user_annotation"}))[calls.row]]
     annotations = annotations[np.argsort(events.ts[annotations], kind="stable")]
@@ -65,7 +65,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
 
 
 def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotation: str) -> Iterations:
-    """Return iterations that end with an annotation; the time after the last annotation is one more iteration."""
+    """Return iterations that end with an annotation. The time after the last annotation also becomes an iteration."""
     ends = distinct(kineto.events.end[rows])
     start, end = np.append(calls.ts.min(), ends), np.append(ends, calls.end.max())
     keep = end > start
@@ -74,7 +74,6 @@ def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotati
 
 
 def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: Iterations) -> dict[str, Any]:
-    """Return the report's `windows`: sequence numbers and times on both sides, linked iterations, and notes."""
     linked = np.flatnonzero(found.call >= 0)
     call = found.call[linked]
     windows: dict[str, Any] = {
@@ -119,7 +118,7 @@ def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[i
 
 
 def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None, sure: bool) -> list[str]:
-    """Describe the linked iterations. `sure`: only one place fits, and its sequence numbers are the ET's."""
+    """Describe the linked iterations. `sure`: only one place fits, and both traces have the same sequence numbers."""
     total = len(iterations)
     numbers = f" (sequence numbers {sequence[0]}–{sequence[1]})" if sequence else ""
     if not covered or len(covered) == total:

@@ -1,4 +1,4 @@
-"""Shortest edit script between two sequences: their common elements, in order."""
+"""Align two sequences by a shortest edit script. It matches the most common elements that keep their order."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 from ..trace.columns import IntColumn
 
-# Maximum number of insertions and deletions; time and memory grow with the square of this number.
+# Maximum number of insertions and deletions. Time and memory grow with its square.
 _MAX_DIFFERENCES = 500
 
 
 @dataclass(frozen=True)
 class CallOrder:
-    """A thread's calls in call order: name codes and sequence numbers."""
+    """A thread's calls in call order, represented by name codes and sequence numbers."""
 
     name: IntColumn
     seq: IntColumn
@@ -24,19 +24,18 @@ class CallOrder:
 
     @staticmethod
     def of_names(name: IntColumn) -> CallOrder:
-        """Return the calls without their sequence numbers, so that only names are compared."""
         return CallOrder(name, np.full(len(name), -1, np.int64))
 
     def slice(self, begin: int, end: int, step: int = 1) -> CallOrder:
-        """Return the calls from begin to end; step −1 reverses them (both ends are counted from the front)."""
+        """Return the calls from `begin` to `end`, both counted from the front. Reverse them if `step` is −1."""
         part = slice(begin, end)
         return CallOrder(self.name[part][::step], self.seq[part][::step])
 
 
 def shortest_edit(pattern: CallOrder, text: CallOrder, *, whole: bool = False) -> tuple[IntColumn, IntColumn]:
-    """Return the positions matched by a shortest edit script from the start of both sides (Myers 1986, greedy). Takes
-    O(length · differences) time. The search stops after 500 insertions and deletions; later elements stay unmatched.
-    With `whole`, the script covers both sides completely; otherwise it ends when either side ends."""
+    """Return the positions that a shortest edit script from the start matches in both sequences (Myers 1986, greedy).
+    Takes O(length · differences) time. The search stops after 500 insertions and deletions, and all later elements stay
+    unmatched. If `whole` is set, the script covers both sequences completely. Otherwise, it ends when either ends."""
     n, m = len(pattern), len(text)
     a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()
     furthest = {1: 0}

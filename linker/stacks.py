@@ -1,4 +1,4 @@
-"""Find the Python stack of every call and GPU event: the innermost frame that is open at its start or launch."""
+"""Find the Python stack of every call and GPU event. It ends with the innermost frame open at the start or launch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..trace.errors import UNREADABLE
 from ..trace.stacks import Codes, Stacks, stacks_of_tree
 from .join import Join
 
-# This is longer than the tolerance that `enclosing_call` allows for an interval that begins when a call ends.
+# Longer than the tolerance of `enclosing_call`: it accepts an interval that begins just as a call ends.
 _STRICT_NS = 1 << 20
 
 
 def find_stacks(join: Join, row: IntColumn) -> Stacks:
-    """Return the stacks of linked ET nodes, GPU events and runtime calls; `row` maps places to rows (see `Join`). A
-    frame is open at a time if it is on the same thread, began at or before that time, and ends later."""
+    """Return the stacks of linked ET nodes, GPU events and runtime calls. `row` maps places to rows (see `Join`). A
+    frame is open at a given time if it is on the same thread, began at or before this time, and ends later."""
     if not len(join.kineto.frames):
         return Stacks.none()
     place, thread, ts = _moments(join)
@@ -51,7 +51,7 @@ def _nested(kineto: KinetoTrace) -> CpuCalls:
     thread = np.array([threads.code(name) for name in frames.threads], np.int64)[frames.thread]
     ts, end = frames.ts, frames.end
     row = np.arange(len(frames))
-    if len(thread) and thread.min() < 0:  # the thread has no other events
+    if len(thread) and thread.min() < 0:  # threads without any other events
         row = np.flatnonzero(thread >= 0)
         thread, ts, end = thread[row], ts[row], end[row]
     step, longer = np.diff(ts), np.diff(end) <= 0
@@ -78,7 +78,7 @@ def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: Int
     return stacks_of_tree(kineto.frames.names, parent, name, line, row, place[frame])
 
 
-# Number of frames in which to look for `CallFrom`. A profiler writes this key for all frames or for none.
+# Maximum number of frames to search for the key `CallFrom`. A profiler writes the key for all frames or for none.
 _LOOKED_AT = 16
 
 
@@ -99,9 +99,9 @@ def _call_from(text: bytes) -> str:
 
 
 def _called_from(records: EventRecords, frames: FrameTable, at: IntColumn, name: Codes, parent: IntColumn) -> Codes:
-    """Return the caller's line that called each frame, −1 if not recorded. PyTorch 2.14 and later write the line of the
-    innermost Python frame (`CallFrom`). The line belongs to the caller only if it is in the caller's file, because
-    built-in functions and modules have no lines."""
+    """Return the line in the caller that called each frame; −1 if it is not recorded. PyTorch 2.14 and later write the
+    line of the innermost Python frame (`CallFrom`). The line belongs to the caller only if it is in the caller's file,
+    because built-in functions and modules have no lines."""
     none = np.full(len(at), -1, np.int32)
     index = frames.index[at]
     if index.min(initial=0) < 0 or not any(records.read(index[:_LOOKED_AT], _call_from)):

@@ -1,4 +1,4 @@
-"""Record an unchanged program: start it with a recorder inside and collect the traces of its processes."""
+"""Record a program without changing it: start it with a recorder inside, and collect the traces of its processes."""
 
 from .program import Recorded, RecordingWindow, record_program
 

@@ -1,7 +1,7 @@
-"""Run a program with a recorder in each of its Python processes, and collect the traces.
+"""Run a program with a recorder in each of its Python processes, and collect their traces.
 
-A `sitecustomize` on PYTHONPATH starts the recorder (`hook/`). Each process that imports PyTorch writes its traces and a
-status. When the program has ended, the traces get names with their ranks."""
+A `sitecustomize` file on PYTHONPATH starts the recorder (`hook/`). Each process that imports PyTorch writes its traces
+and a status file. When the program has ended, the traces are renamed after their ranks."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 
 @dataclass(frozen=True)
 class RecordingWindow:
-    """Part of a program to record: steps `first` to `last`, counted from 0, or, with `by_time`, seconds after PyTorch
-    was imported. `otherwise` is the range of seconds to record if no process has run a step by then."""
+    """The part of a program to record: steps `first` to `last`, counted from 0. With `by_time`, these are seconds since
+    the import of PyTorch. If no step has run by then, the seconds in `otherwise` are recorded instead."""
 
     first: float
     last: float
@@ -46,8 +46,8 @@ class RecordingWindow:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Result of a recorded program. `status` is the exit status, or 128 + N after signal N. `ranks` have a pair of
-    traces. `notes` explain incomplete recordings. `call_lines` is True if Python stacks contain the lines of calls."""
+    """`status` is the program's exit status, or 128 + N if signal N ended it. All `ranks` have a pair of traces.
+    `notes` explain incomplete recordings. `call_lines` is True if Python stacks have line numbers of calls."""
 
     status: int
     ranks: tuple[int, ...]
@@ -56,13 +56,12 @@ class Recorded:
 
 
 def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan: RecordingWindow) -> Recorded:
-    """Run a program with a recorder inside; write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` for each rank.
+    """Run a program with a recorder inside. For each rank, write `rank-N.et.json.gz` and `rank-N.kineto.json.gz`.
 
-    The program keeps its standard streams and open files, and receives signals.
+    The program keeps its standard streams and open files, and signals are forwarded to it.
 
     Args:
-        command: the program and its arguments.
-        folder: an existing folder; files with the same names are replaced.
+        folder: an existing folder. Files that have the same names are replaced.
         plan: what to record.
 
     Raises:
@@ -73,7 +72,7 @@ def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan:
         status = _run(command, _environment(scratch, plan))
         processes = _processes(scratch)
         found, notes = _pairs(scratch, processes, plan)
-        with transaction(nested=True):  # when files are linked, they are already in place
+        with transaction(nested=True):  # the files must be in place when they are linked
             for rank, stem in found.items():
                 for what in ("et", "kineto"):
                     source = scratch / f"{stem}.{what}.json"
@@ -112,7 +111,7 @@ def _limits() -> Callable[[], None] | None:
     kind = resource.RLIMIT_DATA
     try:
         wanted = resource.prlimit(os.getppid(), kind)
-    except (AttributeError, OSError):  # not on Linux, or the parent process belongs to a different user
+    except (AttributeError, OSError):  # not on Linux, or the parent process belongs to another user
         hard = resource.getrlimit(kind)[1]
         wanted = (hard, hard)
 
@@ -142,8 +141,8 @@ def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     before: dict[int, Any] = {}
     try:
         for number in (getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)):
-            if signal.getsignal(number) != signal.SIG_IGN:  # under `nohup`, the program must keep ignoring SIGHUP
-                with contextlib.suppress(ValueError):  # only the main thread can set signal handlers
+            if signal.getsignal(number) != signal.SIG_IGN:  # under `nohup`, the program must still ignore SIGHUP
+                with contextlib.suppress(ValueError):  # only the main thread can set handlers
                     before[number] = signal.signal(number, forward)
         yield hand_on
     finally:
@@ -170,7 +169,7 @@ def _has_call_lines(version: str) -> bool:
 def _processes(scratch: Path) -> dict[str, dict[str, Any]]:
     processes: dict[str, dict[str, Any]] = {}
     for path in sorted(scratch.glob("*.status.json")):
-        with contextlib.suppress(ValueError):  # the process was killed while it wrote the file
+        with contextlib.suppress(ValueError):  # the process was killed while writing the file
             processes[path.name.partition(".")[0]] = json.loads(path.read_bytes())
     return processes
 

@@ -1,4 +1,4 @@
-"""Record a matching pair of traces in a training loop, and link the pair when the loop ends."""
+"""Record a pair of traces in a training loop, and link them when the loop ends."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from .hook.observers import annotate_run, knows_option, make_observer, make_prof
 
 _COPY_BLOCK = 1 << 20
 _TRACKED = "provenance_tracking_to_timeline"
-"""Option in `torch._inductor.config.trace` that makes Inductor keep information about its kernels."""
+"""This option in `torch._inductor.config.trace` makes Inductor keep information about its kernels."""
 
 
 class Recording:
-    """A recording in progress, yielded by `record`.
+    """A recording in progress. The function `record` yields it.
 
     Attributes:
-        rank: the rank in the file names.
-        et_path, kineto_path, etplus_path: the three files of this rank.
-        graphs_et_path, graphs_kineto_path: the two files of the capture phase, if ``graphs=True``.
-        kernel_information_path: Inductor's information about its kernels; exists if Inductor compiled any kernels.
-        steps_needed: number of `step` calls after which the window ends.
+        rank: the rank in the names of the files.
+        et_path, kineto_path, etplus_path: paths of this rank's three files.
+        graphs_et_path, graphs_kineto_path: paths of the capture phase's two files, if ``graphs=True``.
+        kernel_information_path: path of Inductor's information about its kernels, if it compiled any.
+        steps_needed: number of `step` calls until the window ends.
         steps: number of `step` calls so far.
-        finished: the window is over and both traces are on disk, so a loop that runs only for the recording can stop.
-        result: the linked trace after the block has ended; None before, and if ``link=False``.
+        finished: True if the window is over and both traces are on disk. A loop that runs only to record can then stop.
+        result: the linked trace after the block has ended. It is None before that or if ``link=False``.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Recording:
         self._next_phase: Callable[[], None] | None = None
 
     def step(self) -> None:
-        """Mark the end of an iteration, like ``profiler.step()``. If ``graphs=True``, the first call marks the end of
-        the capture phase. Forks of the process ignore this call."""
+        """Mark the end of an iteration, like ``profiler.step()``. If ``graphs=True``, the first call ends the capture
+        phase instead. Calls in forks of the process have no effect."""
         if self.in_fork:
             return
         self.steps += 1
@@ -138,17 +138,17 @@ class Recording:
         observer = _observer(scratch / "et.json")
 
         def window_over(profiler: Any) -> None:
-            if self.steps < self.steps_needed:  # the block ends before the window does
+            if self.steps < self.steps_needed:  # the block ended before the window was over
                 return
             observer.unregister_callback()  # this completes the file
             profiler.export_chrome_trace(str(scratch / "kineto.json"))
             information = _kernel_information()
-            with transaction():  # replaces either all files or none
+            with transaction():  # replace all files or none
                 _put_in_place(scratch, self.et_path, self.kineto_path)
                 if information:
                     with open_output(self.kernel_information_path) as file:
                         file.write(information)
-            if not information:  # a file from an earlier recording would describe different kernels
+            if not information:  # an old file would describe different kernels
                 self.kernel_information_path.unlink(missing_ok=True)
             self.finished = True
 
@@ -204,7 +204,7 @@ def _is_recording(profiler: Any) -> bool:
 
 
 def _put_in_place(scratch: Path, et_path: Path, kineto_path: Path) -> None:
-    with transaction():  # replaces either both files or none
+    with transaction():  # replace both files or none
         for plain, target in (("et.json", et_path), ("kineto.json", kineto_path)):
             with (scratch / plain).open("rb") as source, open_output(target) as file:
                 shutil.copyfileobj(source, file, _COPY_BLOCK)
@@ -228,7 +228,7 @@ def record(
     graphs: bool = False,
     provenance: bool = True,
 ) -> Iterator[Recording]:
-    """Record some iterations of a training loop with both of PyTorch's observers, and link the traces.
+    """Record some iterations of a training loop with both of PyTorch's observers, and link the two traces.
 
     ::
 
@@ -238,23 +238,23 @@ def record(
                 recording.step()
 
     writes ``rank-0.et.json.gz``, ``rank-0.kineto.json.gz`` and ``rank-0.etplus.json.gz`` to ``traces``, and replaces
-    earlier files. Both traces contain an annotation with a random id, which proves that they come from one recording.
+    earlier files. Both traces contain an annotation with a random id. It proves that they come from the same recording.
 
     Args:
-        out_dir, name: folder for the files, and first part of their names (``NAME.rank-0.et.json.gz``).
-        wait, warmup, active: number of iterations that are skipped, that warm up the profiler, and that are recorded.
-        activities: `torch.profiler.ProfilerActivity` values; None: CPU, and CUDA with synchronization records.
-        record_shapes, with_stack, profile_memory: as in `torch.profiler.profile`.
-        all_threads: make Kineto record all threads if this PyTorch can; the Execution Trace always has all threads.
-        link: False writes no ET+ file.
-        compress: False writes files without gzip.
-        graphs: also record the work before the first ``step()`` as ``rank-0.graphs.…``, and link replays of CUDA or HIP
-            graphs captured there; see docs/reference/captured_graphs.md.
+        out_dir, name: folder for the files, and an optional prefix for their names (``NAME.rank-0.et.json.gz``).
+        wait, warmup, active: number of iterations to skip first, to warm up the profiler, and to record.
+        activities: `torch.profiler.ProfilerActivity` values. None records CPU and CUDA, with synchronizations.
+        record_shapes, with_stack, profile_memory: the same as in `torch.profiler.profile`.
+        all_threads: make Kineto record all threads, if it can. The Execution Trace always has all threads.
+        link: if False, no ET+ file is written.
+        compress: if False, the files are not gzipped.
+        graphs: also record the work before the first ``step()`` to ``rank-0.graphs.…``, and link replays of the CUDA or
+            HIP graphs that were captured there; see docs/reference/captured_graphs.md.
         provenance: save Inductor's information about compiled kernels; see docs/reference/compiled.md.
 
     Raises:
-        UsageError: PyTorch is missing, a number is too small, the name is a path, another Execution Trace is
-            being recorded, or the loop ended before the window. Incomplete files are removed.
+        UsageError: PyTorch is missing, a number is too small, `name` is a path, another Execution Trace is being
+            recorded, or the loop ended before the window. Incomplete files are removed.
     """
     if name and Path(name).name != name:
         raise UsageError(f"name={name!r} becomes part of file names; pass the folder as out_dir")

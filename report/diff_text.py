@@ -226,7 +226,7 @@ def _sides(
     Args:
         rows: names and rows.
         values: maps each heading to the attribute of a side that it shows, and to the unit.
-        change: the attribute of a row that contains the change in ns; "" for phases, which show their names instead.
+        change: the attribute of a row that contains the change in ns; "" for phases: they show their names instead.
         extra: maps each heading of an additional column to the cells of this column."""
     cells: list[list[Cell]] = []
     for at, (name, row) in enumerate(rows[:top]):

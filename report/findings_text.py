@@ -14,7 +14,7 @@ from ..trace.trace import Trace
 
 _FOLDERS = re.compile(r"[^\s(]*[/\\]")
 _LABEL = " " * 8
-_MOST, _DETAILED = 7, 3  # The screen lists 7 problems and describes 3 of them in detail, which takes 24 lines in total.
+_MOST, _DETAILED = 7, 3  # The screen lists 7 problems and describes 3 of them in detail. This takes 24 lines.
 _SCALED = {
     "ns": (1e6, 3, " ms"),
     "bytes": (1e6, 3, " MB"),

@@ -26,10 +26,10 @@ OPERATOR, REGION, RUNTIME, THREAD, PYTHON = range(5)
 def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     """Return one call tree per thread. Calls with the same call path share one node.
 
-    A frame of a recorded stack encloses the calls that were made in it, and lasts as long as these calls in total. All
-    iterations of the profiler (`ProfilerStep#…`) share one node. A call stays below its own thread even if another
-    thread caused it. A thread's total is the sum of its outermost calls. Any other node's total is at least that of its
-    callees.
+    A frame of a recorded stack encloses the calls that were made in it, and its duration is the sum of their durations.
+    All iterations of the profiler (`ProfilerStep#…`) share one node. A call stays below its own thread even if another
+    thread caused it. A thread's total is the sum of its outermost calls. Any other node's total is at least its
+    callees' total.
 
     Args:
         most: maximum number of nodes. The longest are kept.

@@ -31,7 +31,7 @@ class RankLanes:
 
     `base_ns` is the wall-clock time on the rank's clock at which `ts` is 0. `begin` and `end` are the start and end of
     the trace in ns. `lanes` contains the names of streams, or of threads if the trace has no GPU events. `kind` and
-    `name` describe the longest event of each block; `ts` and `dur` are in ns."""
+    `name` describe each block's longest event; `ts` and `dur` are in ns."""
 
     base_ns: int
     begin: int

@@ -33,7 +33,7 @@ def fields_of(columns: Mapping[str, npt.NDArray[np.integer]], delta: Collection[
     """Return each column's storage format. It is the smallest one that fits.
 
     Args:
-        delta: names of the columns whose neighboring values are similar.
+        delta: names of the columns that have similar neighboring values.
 
     Example:
         >>> fields_of({"kind": np.array([3, 1]), "ts": np.array([0, 20_000])}, ["ts"])

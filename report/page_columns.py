@@ -111,7 +111,7 @@ _LIKE = {
     "bus_bandwidth": "algorithm_bandwidth", "next_bytes": "bytes", "kept_bytes": "bytes",
     "change_ns": "a_total_ns", "rank_change_ns": "a_total_ns",
 }  # fmt: skip
-# If one of these columns is too narrow, the page cuts the beginning of its text, because the end matters more.
+# In a narrow column of this kind, the page cuts the beginning of the text, because the end matters more.
 _ENDS_MATTER = ("modules", "path", "place", "source", "module")
 
 

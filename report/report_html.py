@@ -74,7 +74,7 @@ def report_html(
     Args:
         ranks: results of `rank_report`. They are sorted by rank if all traces record their rank.
         title: heading of the page. By default, it is the file's name.
-        warnings: warnings about the job, which the page shows first.
+        warnings: warnings about the job; the page shows them first.
         findings: the result of `cards_of` for the trace or job.
         many: data about all ranks, if the job is large."""
     found = [dict(rank) for rank in ranks]

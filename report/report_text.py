@@ -42,7 +42,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
 
 
 def table_text(rows: Sequence[Row], width: int, top: int | None = None) -> str:
-    """Return rows of one class as a table; "" if there are none. If `top` cuts the table, its title says so."""
+    """Return rows of one class as a table; "" if there are none. If `top` cuts the table, its title mentions it."""
     if not rows:
         return ""
     kind, shown = type(rows[0]), rows[:top]

@@ -1,7 +1,7 @@
 """Store the timeline at full resolution. All events are in compressed tiles, and the page decodes tiles on demand.
 
-A tile contains consecutive events in one row of a lane. The page numbers events by lane, row and start time, which is
-also the order of the tiles."""
+A tile contains consecutive events in one row of a lane. The page numbers events by lane, row and start time. The tiles
+are in the same order."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ BUDGETS = {
     "jobs": 2_540,  # plan: 3,000
     "converters": 7_230,  # plan: 7,500
     "timeline": 5_450,  # plan: 5,500
-    "cli": 4_055,  # plan: 3,600
+    "cli": 4_052,  # plan: 3,600
     "analysis": 13_597,  # plan: 14,000
-    "report": 2_771,  # plan: 2,000
+    "report": 2_750,  # plan: 2,000
     "planning": 15_080,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""

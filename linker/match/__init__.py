@@ -19,20 +19,20 @@ from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]
 
-# The methods are sorted by strength of evidence, strongest first.
+# The methods are sorted by the strength of their evidence, strongest first.
 METHODS = ("ids", "sequence", "shift", "tree")
 
-# Minimum share of joined pairs with equal names. Below this share, the ids come from two runs and overlap by chance.
+# Minimum share of pairs with the same id that have the same name. With less, the ids match only by chance.
 _MIN_AGREEMENT = 0.99
-# The search ends with the first match that covers this share of the calls that can have a partner.
+# The search ends with the first match that links this share of the calls that can have a partner.
 _ENOUGH = 0.5
 
 
 def match_calls(
     pair: TracePair, claims: Claims, *, method: str, exact: bool, strict: bool, iteration: str
 ) -> tuple[Match, Identity, list[str]]:
-    """Match by one method, or by the best method that works ("auto"). Also return whether both files come from one
-    process, and one sentence about each method tried."""
+    """Match by the given method. If it is "auto", use the best method that works. Also return whether both files come
+    from one process, and one sentence for each method that was tried."""
     considered: list[str] = []
     found = unmatched(len(pair.nodes))
     for attempt in _attempts(pair, method, exact, iteration):
@@ -73,7 +73,7 @@ def _attempts(pair: TracePair, method: str, exact: bool, iteration: str) -> list
 
 
 def _is_enough(pair: TracePair, found: Match) -> bool:
-    """Return True if a match covers enough of the calls that can have a partner (for ids: calls that have an id)."""
+    """Return True if a match covers enough of the calls that can have a partner (for "ids": that have an id)."""
     ours, theirs = len(pair.nodes), len(pair.calls)
     if found.method == "ids":
         ours, theirs = (int(np.count_nonzero(ids > 0)) for ids in pair.rf_ids)
@@ -81,7 +81,7 @@ def _is_enough(pair: TracePair, found: Match) -> bool:
 
 
 def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
-    """Set the reason for unlinked calls outside the profiled window, and on threads that were not profiled."""
+    """Set the reason for unlinked calls that are outside the profiled window or on a thread that was not profiled."""
     linked = found.call >= 0
     if not linked.any():
         return found
@@ -96,8 +96,8 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
 
 
 def match_ids(pair: TracePair) -> Match:
-    """Join calls by nonzero ids that are unique on both sides and have equal names. Every link is `CERTAIN` at first;
-    `identity` judges later whether both files come from one process."""
+    """Match calls that have the same name and the same nonzero id. The id must be unique in both files. Every link
+    starts as `CERTAIN`; `identity` later judges whether both files come from one process."""
     (rf_id, event_id), nodes, calls = pair.rf_ids, pair.nodes, pair.calls
     if not (rf_id > 0).any() or not (event_id > 0).any():
         side = "the Kineto trace" if (rf_id > 0).any() else "the ET"

@@ -1,11 +1,12 @@
-"""Find every place where an ET thread (the pattern) fits a Kineto thread (the text), and mark its uncertain links.
+"""Find every place where an ET thread (the pattern) fits into a Kineto thread (the text), and mark uncertain links.
 
-A thread is a list of calls, each with a name and perhaps a sequence number; either side may lack calls. Calls whose
-name and number occur once on both sides are anchors (`unique_anchors`). Without anchors, runs of 64, 16 or 4 names
-found on both sides vote for diagonals (text position minus pattern position). The middle run on each popular diagonal
-becomes an anchor (`candidates_by_order`). `align_at_anchors` places the calls between anchors: along a
-diagonal, else from both ends of the gap inwards, and the remaining calls by a shortest edit script. `_unsure` marks
-calls that land on two positions if all calls in a gap are placed first as early, then as late as their order allows."""
+A thread is a list of calls. Each call has a name and may have a sequence number; either side may lack some calls. A
+call is an anchor if its name and number occur once on both sides (`unique_anchors`). If there are none, runs of 64, 16
+or 4 names that occur on both sides vote for diagonals (a diagonal is text position minus pattern position). The middle
+run on each diagonal with many votes becomes an anchor (`candidates_by_order`). `align_at_anchors` places the calls
+between anchors along a diagonal, or from both ends of a gap inwards. A shortest edit script places the remaining calls.
+`_unsure` finds calls that could be elsewhere. It places all calls in a gap once as early and once as late as their
+order allows, and marks those that get two different positions."""
 
 from __future__ import annotations
 
@@ -20,42 +21,42 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn, distinct, scatter
 from ..shortest_edit import CallOrder, shortest_edit
 
-# Evidence for a place, weakest first: numbers differ (another iteration), only names are equal, numbers are equal.
+# Evidence for a place, weakest first: numbers differ (another iteration), only names match, numbers match.
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 
-# Minimum share of calls that are placed between the first and last placed call. Different programs can reach 0.75.
+# Minimum share of placed calls between the first and the last placed call. Different programs can reach 0.75.
 _MIN_DENSITY = 0.8
-# Minimum share of the shorter side that must be placed. A smaller share can be a single repeated layer.
+# Minimum share of the shorter side that must be placed. A smaller match may be only one repeated layer.
 _MIN_OVERLAP = 0.3
-# Minimum share of names that both threads must have in common if they run the same program.
+# If two threads run the same program, each has at least this share of its names in common with the other.
 _MIN_COMMON_NAMES = 0.95
-# Minimum share of placed calls among calls with numbers that occur in both threads. Every program counts from 0.
+# Minimum placed share of the calls with a number that occurs in both threads. Every program counts from 0.
 _MIN_AGREEMENT = 0.8
-# Minimum share of numbered pairs that have the most frequent offset. In different programs, the offset varies.
+# Minimum share of numbered pairs that have the same offset. It varies between different programs.
 _MIN_STEADY = 0.5
 # Lengths of the runs that vote for diagonals. Long runs rarely recur by chance, so they are tried first.
 _RUN_LENGTHS = (64, 16, 4)
-# Maximum number of places to try. Each place requires aligning the whole thread.
+# Maximum number of diagonals to try. Each attempt aligns the whole thread.
 _MAX_DIAGONALS = 64
-# Votes are counted in bands this wide, or 5% of the pattern. Each missing call shifts the diagonal by one.
+# A band of diagonals is at least this wide, or 5% of the pattern. Each missing call shifts the diagonal by one.
 _MIN_BAND = 32
-# If a run is not unique in the pattern, at most this many of its occurrences vote. This limits the number of pairs.
+# At most this many occurrences of a run vote if no run is unique. This limits the number of pairs.
 _MAX_REPEATS = 32
-# A place competes with the best place if it has at least this share of the best place's calls.
+# A place is a rival of the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98
 _MAX_OCCURRENCES = 4096
-# Calls before the first anchor or after the last anchor may shift by up to this many extra calls.
+# Before the first anchor and after the last anchor, the text may have up to this many extra calls.
 _SPARE = 8
 _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """The position of each pattern call in the text."""
+    """Where a pattern matches a text."""
 
-    at: IntColumn  # −1 for calls without a position; all other positions ascend
-    unsure: npt.NDArray[np.bool_]  # True if the call may belong to a neighbor with the same name instead
-    anchors: int = 0  # number of pairs that sequence numbers determine
+    at: IntColumn  # −1 if the call has no position; all other positions are in ascending order
+    unsure: npt.NDArray[np.bool_]  # True if the call may actually match another call with the same name
+    anchors: int = 0  # number of calls that were placed by sequence number
 
     @property
     def matched(self) -> int:
@@ -66,8 +67,8 @@ class Alignment:
 class CandidateAlignment:
     alignment: Alignment
     evidence: int  # DISAGREE, NAMES or NUMBERS
-    distinct: int  # number of distinct sequence numbers that agree on both sides
-    offset: int | None  # Kineto's sequence numbers minus the ET's, None if the difference is not constant
+    distinct: int  # number of distinct sequence numbers that match on both sides
+    offset: int | None  # Kineto's sequence numbers minus the ET's; None if the difference is not constant
     steady: float = 1.0  # share of numbered pairs that have the most frequent offset
 
     @property
@@ -89,7 +90,7 @@ def candidates_by_sequence(pattern: CallOrder, text: CallOrder) -> list[Candidat
 
 
 def candidates_by_order(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
-    """Return all similarly good places that have the names in the same order; they may have gaps."""
+    """Return all places of similar quality that have the names in the same order. A place may have gaps."""
     alignments = _whole(pattern, text) or _with_gaps(pattern, text)
     most = max((alignment.matched for alignment in alignments), default=0)
     places = [_judged(pattern, text, alignment) for alignment in alignments if alignment.matched >= _NEARLY * most]
@@ -119,7 +120,7 @@ def _whole(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
 
 
 def occurrences(pattern: IntColumn, text: IntColumn) -> list[int]:
-    """Return up to 4096 positions where the whole pattern of names occurs in the text; takes linear time."""
+    """Return up to 4096 positions at which the whole pattern of names occurs in the text. This takes linear time."""
     if not len(pattern) or len(pattern) > len(text) or int(max(pattern.max(), text.max())) > _LAST_CHAR - _FIRST_CHAR:
         return []
     needle, hay = _as_text(pattern), _as_text(text)
@@ -137,7 +138,7 @@ def _as_text(codes: IntColumn) -> str:
 
 
 def _with_gaps(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
-    """Return alignments that start at the middle run of every band of diagonals that got many votes."""
+    """For each band of diagonals with many votes, return the alignment that starts at its middle run."""
     for length in _RUN_LENGTHS:
         i, j = _shared_runs(pattern.name, text.name, length)
         if len(i):
@@ -167,7 +168,7 @@ _NO_PAIRS = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of positions where equal runs of names begin: all unique runs of the pattern, else the rarest."""
+    """Return the positions of identical runs on both sides: those unique in the pattern, or else the rarest one."""
     if len(pattern) < length or len(text) < length:
         return _NO_PAIRS
     ours, theirs = _hashes(pattern, length), _hashes(text, length)
@@ -184,7 +185,7 @@ def _shared_runs(pattern: IntColumn, text: IntColumn, length: int) -> tuple[IntC
         key = keys[at[shared[counts[at[shared]] == rarest][0]]]
         left, right = np.flatnonzero(ours == key)[:_MAX_REPEATS], np.flatnonzero(theirs == key)[:_MAX_REPEATS]
         i, j = np.repeat(left, len(right)), np.tile(right, len(left))
-    same = pattern[i] == text[j]  # different runs can have equal hashes
+    same = pattern[i] == text[j]  # different runs can have the same hash
     return i[same], j[same]
 
 
@@ -202,7 +203,7 @@ def _is_dense(alignment: Alignment) -> bool:
 
 
 def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
-    """Return True if two windows overlap: one side ends at each end of the match, and enough calls are common."""
+    """Return True if the match covers enough calls, and at each of its ends one side ends."""
     placed = np.flatnonzero(alignment.at >= 0)
     before = min(int(placed[0]), int(alignment.at[placed[0]]))
     after = min(len(alignment.at) - 1 - int(placed[-1]), size - 1 - int(alignment.at[placed[-1]]))
@@ -211,7 +212,7 @@ def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
 
 
 def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntColumn]:
-    """Return pairs of calls whose name and sequence number occur once per side, in an order common to both sides."""
+    """Return pairs of calls that have a unique name and number on each side, in the same order on both sides."""
     left, right = np.flatnonzero((pattern.seq >= 0) & (pattern.name >= 0)), np.flatnonzero(text.seq >= 0)
     if not len(left) or not len(right):
         return _NO_PAIRS
@@ -250,7 +251,7 @@ def _longest_increasing(values: IntColumn) -> IntColumn:
 
 
 class _Stretch(NamedTuple):
-    """A range of pattern calls (`begin:end`), and the range of text calls that contains their partners (`low:high`)."""
+    """A range of pattern calls (`begin:end`), and the range of text calls (`low:high`) that contains their partners."""
 
     begin: int
     end: int
@@ -259,7 +260,7 @@ class _Stretch(NamedTuple):
 
 
 def align_at_anchors(pattern: CallOrder, text: CallOrder, i: IntColumn, j: IntColumn) -> Alignment:
-    """Place the calls around anchors. The anchors are pairs (i, j), at least one, ascending on both sides."""
+    """Place the calls around anchors. There must be at least one. They are pairs (i, j), ascending on both sides."""
     at = scatter(len(pattern), i, j)
     diagonal = j - i
     runs = np.concatenate(([0], np.flatnonzero(np.diff(diagonal)) + 1, [len(i)]))
@@ -277,13 +278,13 @@ def align_at_anchors(pattern: CallOrder, text: CallOrder, i: IntColumn, j: IntCo
 
 
 def align_from(pattern: CallOrder, text: CallOrder, i: int, j: int) -> Alignment:
-    """Align in both directions from one pair of calls that is assumed to be correct; either side may end first."""
+    """Align in both directions from one pair of calls that is assumed to be correct, until one side ends."""
     alignment = align_at_anchors(pattern, text, np.array([i]), np.array([j]))
     return Alignment(alignment.at, alignment.unsure)
 
 
 def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: int, at: IntColumn) -> None:
-    """Place calls between anchors on one diagonal: one by one if they all fit, else treat each misfit as a gap."""
+    """Place the calls between anchors on one diagonal. If a call does not fit there, fill its stretch as a gap."""
     begin, end = int(i[0]), int(i[-1]) + 1
     fit = _fits(pattern.slice(begin, end), text.slice(begin + diagonal, end + diagonal))
     if fit.all():
@@ -298,7 +299,7 @@ def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: 
 
 
 def _fill_gap(pattern: CallOrder, text: CallOrder, gap: _Stretch, at: IntColumn) -> None:
-    """Place calls between fixed ends: first from the left, then from the right, finally by edit script."""
+    """Place the calls in a gap: first from the left end, then from the right end, and finally by edit script."""
     a, b, c, d = gap
     n = min(b - a, d - c)
     if n == 0:
@@ -322,11 +323,11 @@ def _fits(pattern: CallOrder, text: CallOrder) -> npt.NDArray[np.bool_]:
 
 
 def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return a mask of calls that, judged by name and number, could also be placed elsewhere between their anchors."""
+    """Return a mask of calls for which another place between their anchors has the same name and number."""
     unsure = np.zeros(len(pattern), np.bool_)
     gaps = np.concatenate(([0], np.cumsum(np.diff(at) != 1)))
     for a, b in pairwise(anchors.tolist()):
-        if gaps[a] != gaps[b]:  # if there is no gap between the anchors, calls fit only one place
+        if gaps[a] != gaps[b]:  # without a gap between the anchors, each call fits only one place
             stretch = _Stretch(a + 1, b, int(at[a]) + 1, int(at[b]))
             unsure[_undecided(pattern, text, at, stretch)] = True
             unsure[_displaceable(pattern, text, at, stretch)] = True
@@ -335,7 +336,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
         if not len(placed):
             continue
         low, high = int(at[placed[0]]), int(at[placed[-1]]) + 1
-        if begin:  # these calls come after the last anchor
+        if begin:  # the range is after the last anchor
             outwards, near = np.arange(begin - 1, end), int(at[begin - 1]) + 1
             beyond = _Stretch(begin, end, near, len(text))
             reach = high + 2 * (high - near - len(placed)) + _SPARE
@@ -347,15 +348,15 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
             within = beyond._replace(low=max(0, reach))
         unsure[_undecided(pattern, text, at, beyond)] = True
         gaps = np.flatnonzero(np.abs(np.diff(at[outwards])) != 1)
-        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # no anchor fixes calls after the first gap
+        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # no anchor fixes calls beyond the first gap
         unsure[behind[at[behind] >= 0]] = True
         unsure[_displaceable(pattern, text, at, within)] = True
     return unsure
 
 
 def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
-    """If both sides have unplaced calls, return the placed calls that have no number. The two sides may then show
-    different iterations, which only numbers can tell apart."""
+    """If both sides have unplaced calls, return all placed calls that lack a number on either side. The two sides may
+    then show different iterations, and only numbers can tell these apart."""
     ours = np.arange(stretch.begin, stretch.end)
     placed = ours[at[ours] >= 0]
     left_over = len(placed) < stretch.high - stretch.low and np.any((at[ours] < 0) & (pattern.name[ours] >= 0))
@@ -363,7 +364,7 @@ def _undecided(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Str
 
 
 def _displaceable(pattern: CallOrder, text: CallOrder, at: IntColumn, stretch: _Stretch) -> IntColumn:
-    """Return the placed calls that could be in another place in the text, or whose partner could in the pattern."""
+    """Return placed calls that also fit elsewhere in the text, or that have a partner that fits elsewhere."""
     placed = stretch.begin + np.flatnonzero(at[stretch.begin : stretch.end] >= 0)
     ours, theirs = _members(pattern, placed), _members(text, at[placed])
     moves = np.zeros(len(placed), np.bool_)

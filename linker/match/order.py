@@ -1,8 +1,7 @@
 """Match by sequence numbers and call order, thread by thread: the methods sequence and shift.
 
-An ET thread can fit several Kineto threads, and several iterations of one Kineto thread. `place_threads` selects one
-place per thread, starting with the thread that has the best evidence. Links are certain only if no other place fits as
-well."""
+An ET thread can fit into several Kineto threads, and at several iterations of one Kineto thread. `place_threads`
+selects one place per thread, starting with the best evidence. Links are certain only if no other place is as good."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from .result import REASONS, Match
 
 
 def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place ET threads by the pairs of name and sequence number that both threads contain."""
+    """Place each ET thread by the names and sequence numbers that it shares with a Kineto thread."""
     found = place_threads(nodes, calls, steps, candidates_by_sequence, iteration, "sequence")
     if not found.linked:
         return found.noting("sequence: no sequence number of the ET occurs with the same name in the Kineto trace")
@@ -32,12 +31,12 @@ def match_sequence(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration:
 
 
 def match_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place each ET thread by the order of its names; sequence numbers only rank the places."""
+    """Place each ET thread by the order of its names. Sequence numbers only decide which places are better."""
     return _noted(place_threads(nodes, calls, steps, candidates_by_order, iteration, "shift"))
 
 
 def match_sequence_and_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
-    """Place each ET thread by sequence numbers if any agree, else by the order of its names."""
+    """Place each ET thread by sequence numbers if any match, otherwise by the order of its names."""
 
     def place(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
         return candidates_by_sequence(pattern, text) or candidates_by_order(pattern, text)
@@ -54,9 +53,9 @@ def _noted(found: Match) -> Match:
 
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
-    """Pair leftover calls in the linked window by name if both sides have the same number of them: the k-th in call
-    order is paired with the k-th in time. These links are never certain. The ET records asynchronous collectives on
-    the caller's thread, and Kineto records them on the worker thread."""
+    """Pair the remaining calls in the linked window by name, if both sides have the same number of calls with this
+    name. The k-th such call in the ET is paired with the k-th in time. These links are never certain. The ET records
+    asynchronous collectives on the caller's thread, and Kineto records them on the worker thread."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
         return found
@@ -78,14 +77,14 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
     return replace(found, call=call, link=link, reason=reason).noting(note)
 
 
-# The type of functions that find the places of an ET thread (first argument) in a Kineto thread (second argument).
+# A function that finds all places of an ET thread (first argument) in a Kineto thread (second argument).
 Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 
 # A place is as good as the best place if it places at least this share of the best place's calls.
 _NEARLY = 0.98
-# If a place with gaps, or in another thread, places this share of the chosen place's calls, the choice is uncertain.
+# The choice of a place is uncertain if another place has this share of its calls and has gaps or is in another thread.
 _RIVAL = 0.9
-# If all calls of a Kineto thread are matched, this share of an ET thread is enough to identify the Kineto thread.
+# If all calls of a Kineto thread are matched, they must be at least this share of the ET thread's calls to identify it.
 _MOST = 0.5
 # Two threads run the same program if this share of one thread's calls has names that occur in the other thread.
 _SAME_PROGRAM = 0.8
@@ -95,7 +94,7 @@ _MIN_COMMON = 0.3
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Place of ET thread `ours` in Kineto thread `theirs` (positions in the lists of threads)."""
+    """One way to place ET thread `ours` in Kineto thread `theirs` (both are positions in the lists of threads)."""
 
     ours: int
     theirs: int
@@ -137,9 +136,9 @@ class _Search:
 def place_threads(
     nodes: EtCalls, calls: CpuCalls, steps: IntColumn, place: Placer, iteration: str, method: str
 ) -> Match:
-    """Place every ET thread in a Kineto thread. `steps` are codes of numbered step names (ProfilerStep#7). A
-    thread's links are certain if it has a single best place, no other thread on either side fits as well, and the place
-    is proved: by sequence numbers, or by names if all calls of both traces are matched."""
+    """Find the best place of every ET thread in a Kineto thread. `steps` contains the codes of numbered step names
+    (ProfilerStep#7). A thread's links are certain if it has a single best place, no other thread in either trace fits
+    as well, and sequence numbers prove the place. Names can also prove it if all calls of both traces are matched."""
     threads = _CallThreads.of(nodes, calls)
     ours, candidates = threads.ours, _all_candidates(threads, place)
     state = _Search(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
@@ -168,7 +167,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
     result: list[list[_Candidate]] = []
     for t, own in enumerate(threads.ours):
         pattern, names = CallOrder(nodes.name[own], nodes.seq[own]), np.bincount(nodes.name[own] + 1, minlength=width)
-        names[0] = 0  # name 0 includes every name that Kineto lacks
+        names[0] = 0  # this entry counts all names that Kineto lacks
         found = []
         for k, (a, b) in enumerate(theirs):
             if np.minimum(names, counts[k]).sum() < _MIN_COMMON * min(len(own), b - a):
@@ -184,7 +183,7 @@ def _all_candidates(threads: _CallThreads, place: Placer) -> list[list[_Candidat
 
 
 def _best(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates that have the best evidence and nearly the most matched calls. Few may match by chance."""
+    """Return the candidates with the strongest evidence and nearly the most matched calls. Few may match by chance."""
     most = max((c.place.matched for c in candidates), default=0)
     large = [c for c in candidates if 2 * c.place.matched >= most]
     evidence = max((c.place.evidence for c in large), default=0)
@@ -215,7 +214,7 @@ def _place_one(
 
 
 def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
-    """Return True if a candidate is as good as the chosen place; only a gapless place competes with a gapless place."""
+    """Return True if a candidate is as good as the chosen place. If that has no gaps, the candidate must have none."""
     if candidate.place.evidence < taken.place.evidence:
         return False
     enough = candidate.place.matched >= _RIVAL * taken.place.matched
@@ -227,9 +226,10 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
 
 
 def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
-    """Return True if another ET thread that runs the same program could be the profiled thread. Sequence numbers do not
-    tell such threads apart, because each thread counts its own. A thread is ruled out if its numbers prove a different
-    Kineto thread, or if it has no place and most of this ET thread matches every call of its Kineto thread."""
+    """Return True if another ET thread runs the same program and could therefore be the profiled thread. Sequence
+    numbers cannot tell two threads apart, because each thread counts its own. Rule out a thread if its numbers prove a
+    different Kineto thread. If this thread is mostly matched and covers its Kineto thread, also rule out threads
+    without a place."""
     taken = state.chosen[t][0]
     whole = taken.gapless and taken.place.matched == taken.size >= _MOST * len(taken.call)
     names = threads.nodes.name[threads.ours[t]]
@@ -245,7 +245,7 @@ def _has_double(threads: _CallThreads, state: _Search, t: int) -> bool:
 
 
 def _violations(threads: _CallThreads, state: _Search, candidate: _Candidate) -> int:
-    """Count a candidate's calls that lie outside the time between their linked neighbors in call order."""
+    """Count the candidate's calls that start before the previous linked call in call order or after the next one."""
     linked = np.flatnonzero(state.call >= 0)
     if not len(linked):
         return 0
@@ -268,9 +268,9 @@ def _choose(candidates: list[_Candidate], iteration: str) -> _Candidate:
 
 
 def _is_proof(taken: _Candidate, whole: bool) -> bool:
-    """Return True if a place is proved. Sequence numbers prove a place if several agree. A single number can recur in
-    every iteration, because inference does not increment it. Names recur in every iteration, so they prove a place only
-    if all calls of both traces are matched and both contain the profiler's numbered step."""
+    """Return True if the place of a thread is proved. Sequence numbers prove a place if several agree. A single number
+    can recur in every iteration, because inference does not increment it. Names recur in every iteration. They prove a
+    place only if all calls of both traces are matched and both traces contain the profiler's numbered step."""
     if taken.place.evidence == NUMBERS and taken.place.distinct > 1:
         return True
     return taken.place.evidence >= NAMES and whole

@@ -16,7 +16,7 @@ from ...trace.kinds import UNVERIFIED
 from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 
-# Reasons why a node is unlinked; `Match.reason` is an index into the list, 0 for linked nodes.
+# Reasons why a node is unlinked. `Match.reason` contains an index into this tuple; it is 0 for linked nodes.
 REASONS = tuple(
     "linked;not in the Kineto trace;name differs from the event with its id;id is not unique;"
     "outside the profiled window;thread not profiled;ambiguous (--strict)".split(";")
@@ -25,12 +25,12 @@ REASONS = tuple(
 
 @dataclass(frozen=True)
 class Match:
-    call: IntColumn  # position in `CpuCalls` for each call in `EtCalls`, −1 for none
+    call: IntColumn  # position in `CpuCalls` of the call linked to each call in `EtCalls`; −1 if none is
     link: npt.NDArray[np.int8]  # UNLINKED, UNVERIFIED or CERTAIN for each call
-    reason: npt.NDArray[np.int8]  # index into `REASONS` for each call
+    reason: npt.NDArray[np.int8]  # each call's index into `REASONS`
     method: str = ""  # name of the method that found the links, "" if none did
     notes: tuple[str, ...] = ()  # sentences to show in the report
-    facts: dict[str, Any] = field(default_factory=dict)  # values to show in the report (candidates, offsets, windows)
+    facts: dict[str, Any] = field(default_factory=dict)  # values to show in the report, such as offsets
 
     @property
     def linked(self) -> int:
@@ -49,7 +49,7 @@ _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
-    """Demote all links to `UNVERIFIED` unless both sides are provably one call in one process; return the match."""
+    """Demote all links to `UNVERIFIED` unless both sides are provably the same call in the same process."""
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, UNVERIFIED).astype(np.int8))
     if found.method != "ids":
@@ -74,8 +74,9 @@ def _demote_other_ids(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
-    """Demote links of calls with a sequence number on only one side, if both traces have numbers. Of 88,120 recorded
-    calls, none has a number only in the ET, and only autograd's evaluate_function has a number only in Kineto."""
+    """Demote links of calls that have a sequence number in only one trace, if both traces have numbers. Of 88,120
+    recorded calls, none has a number only in the ET, and only autograd's evaluate_function has a number only in
+    Kineto."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     ours, theirs = nodes.seq[linked], calls.seq[found.call[linked]]
     if not (nodes.seq >= 0).any() or not (calls.seq >= 0).any():
@@ -85,9 +86,9 @@ def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
 
 
 def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
-    """Demote the links of a call and its caller if only one trace records that call relation, because either link may
-    be wrong. This affects 273 of 88,120 recorded calls, all in asynchronous communication or below calls that raised:
-    the ET records the last node begun and not yet ended, on any thread, as the caller."""
+    """If only one trace records that a call made another, demote both calls' links, because either may be wrong. This
+    affects 273 of 88,120 recorded calls. All are in asynchronous communication or below calls that raised. For these,
+    the ET records the last node on any thread that has begun and not yet ended as the caller."""
     is_linked = found.call >= 0
     linked = np.flatnonzero(is_linked)
     node_of_call = scatter(len(calls), found.call[linked], linked)

@@ -1,9 +1,9 @@
 """Match by call trees if neither sequence numbers nor call order fit.
 
-Calls with a name on only one side are skipped; their children go to the caller. Then both forests are compared from the
-roots down: siblings are aligned first by equal subtrees, then by name, and unequal pairs are compared recursively.
-Subtrees that differ only in sibling order are equal: a subtree's shape is its name and the sorted shapes below it (Aho,
-Hopcroft and Ullman 1974)."""
+First, skip each call with a name that occurs on only one side, and give its children to its caller. Then compare both
+forests from the roots down. Siblings are aligned by identical subtrees first and then by name. If two aligned calls
+have different subtrees, their children are aligned in the same way. The order of siblings does not matter: the shape of
+a subtree is its name and the sorted shapes of its children (Aho, Hopcroft and Ullman 1974)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ..shortest_edit import CallOrder, shortest_edit
 from .candidate_alignments import candidates_by_order
 from .result import REASONS, Match
 
-# Maximum number of root placements to compare down to the leaves.
+# Maximum number of ways to place the roots that are compared down to the leaves.
 _MAX_PLACES = 16
-# Minimum share of paired calls between the first and last pair. Even trees of different programs have common parts.
+# Minimum share of paired calls between the first and last pair. Even different programs have common subtrees.
 _MIN_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class _Forest:
-    """The call trees of one thread: name, shape and children of each call. Call −1 is the parent of the roots."""
+    """The call trees of one thread, with every call's name, shape and children. The roots are children of call −1."""
 
     name: list[int]
     children: dict[int, list[int]]
@@ -36,8 +36,8 @@ class _Forest:
 
 
 def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
-    """Pair the calls of each ET thread with the Kineto thread that shares most call trees with it. Trees look the same
-    in every iteration, so every link is `UNVERIFIED`. Takes linear time in practice."""
+    """Pair each ET thread's calls with the Kineto thread that shares most call trees with it. Trees look the same in
+    every iteration, so all links are `UNVERIFIED`. Takes linear time in practice."""
     common = np.intersect1d(nodes.name[nodes.name >= 0], calls.name)
     shapes: dict[tuple[int, tuple[int, ...]], int] = {}
     ours, theirs = _forests(nodes, common, shapes), _forests(calls, common, shapes)
@@ -78,7 +78,7 @@ def _forests(
 
 
 def _belong_together(pairs: list[tuple[int, int]], ours: IntColumn, theirs: IntColumn) -> bool:
-    """Return True if nearly all calls between the first and the last pair are paired on both threads."""
+    """Return True if nearly all calls between the first and the last pair are paired, in both threads."""
     for side, thread in zip(np.array(pairs).T, (ours, theirs), strict=True):
         span = thread[side.min() : side.max() + 1] == thread[side[0]]
         if len(pairs) < _MIN_SHARE * np.count_nonzero(span):
@@ -109,7 +109,7 @@ def _descend(ours: _Forest, theirs: _Forest, pairs: list[tuple[int, int]]) -> li
 
 
 def _align(ours: _Forest, theirs: _Forest, left: list[int], right: list[int]) -> list[tuple[int, int]]:
-    """Align siblings with equal subtrees first; then, in the gaps, siblings with equal names."""
+    """Align siblings by identical subtrees first. In the gaps between them, align siblings by name."""
     x, y = shortest_edit(_labels(ours.shape, left), _labels(theirs.shape, right), whole=True)
     pairs, a, b = [], 0, 0
     for i, j in [*zip(x.tolist(), y.tolist(), strict=True), (len(left), len(right))]:

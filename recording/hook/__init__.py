@@ -1,1 +1,1 @@
-"""Code that runs inside the recorded program; it imports only the standard library and PyTorch."""
+"""This code runs inside the recorded program. It imports only the standard library and PyTorch."""

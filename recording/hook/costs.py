@@ -1,4 +1,4 @@
-"""Measure the time that recording adds to one event; gain estimates subtract it from the program's events."""
+"""Measure the time that recording adds to one event. Gain estimates subtract this time from the program's events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _OPERATORS = 3  # Tensor.t() calls three operators: aten::t, aten::transpose, at
 
 
 def measured_costs(torch: Any, path: Path) -> str:
-    """Return ``etplus.costs operator_ns=… annotation_ns=… frame_ns=…``, as `timeline.untraced` reads it. `path` is a
-    file for a temporary Execution Trace."""
+    """Return ``etplus.costs operator_ns=… annotation_ns=… frame_ns=…``, as `timeline.untraced` reads it. A temporary
+    Execution Trace is written to `path`."""
     tensor = torch.zeros(2, 2)
 
     def annotation() -> None:
@@ -42,7 +42,7 @@ def measured_costs(torch: Any, path: Path) -> str:
 
 
 def _least_ns(call: Callable[[], Any]) -> float:
-    """Return the shortest mean time of a call over several rounds; other programs can only make calls longer."""
+    """Return the shortest mean time of a call over several rounds; other programs can only make calls slower."""
     means = []
     for _ in range(_ROUNDS):
         begin = time.perf_counter_ns()

@@ -1,7 +1,7 @@
 """Save the traces if a signal ends the program during the recorded window.
 
-If the program has no handler, SIGTERM ends Python immediately and skips exit handlers. torchrun sends SIGTERM to all
-ranks when one rank has failed or when torchrun itself is stopped."""
+If the program has no SIGTERM handler, SIGTERM ends Python immediately, and exit handlers do not run. torchrun sends
+SIGTERM to all ranks when one rank has failed or when torchrun itself is stopped."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 GRACE_SECONDS = 20
-"""Seconds for writing the traces; launchers kill a process 30 seconds after SIGTERM."""
+"""Time in seconds in which the traces must be written. Launchers kill a process 30 seconds after SIGTERM."""
 _FATAL = ("SIGTERM", "SIGHUP")
 
 
 class FatalSignals:
-    """Handles fatal signals that the program does not handle, from `watch` to `unwatch`. Python runs a handler on the
-    main thread between two instructions. A call that never returns (a collective whose peers are gone) would block the
-    handler, so a thread ends the process after `GRACE_SECONDS`. `save` receives the signal and writes the traces on the
-    main thread. `lost` receives the signal if the traces were not written in time."""
+    """From `watch` to `unwatch`, handles fatal signals that the program does not handle itself. Python runs signal
+    handlers only on the main thread, between two instructions. If it is in a call that never returns (such as a
+    collective after its peers are gone), no handler runs. Another thread therefore ends the process after
+    `GRACE_SECONDS`. On the main thread, `save` receives the signal and writes the traces. `lost` receives the signal if
+    they were not written in time."""
 
     def __init__(self, save: Callable[[int], None], lost: Callable[[int], None]) -> None:
         self._save, self._lost = save, lost
@@ -36,7 +37,7 @@ class FatalSignals:
         self._knows_forks = False
 
     def watch(self) -> None:
-        """Handle the signals; do nothing outside the main thread, because Python refuses handlers there."""
+        """Handle the signals. Do nothing outside the main thread, because Python allows no handlers there."""
         if os.name != "posix" or threading.current_thread() is not threading.main_thread():
             return
         self._pid = os.getpid()
@@ -48,14 +49,14 @@ class FatalSignals:
             self._limit_time()
 
     def unwatch(self) -> None:
-        """Restore the system's handling of the signals, except for signals that the program handles by now."""
-        with contextlib.suppress(ValueError):  # this is not the main thread, so `watch` did nothing
+        """Restore the default handling of all signals for which the program has not set a handler since."""
+        with contextlib.suppress(ValueError):  # outside the main thread, `watch` did nothing
             self._drop_handlers()
             self._drop_wakeup()
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Delay signals until the end of the block, because the profiler changes its state inside it."""
+        """Delay signals until the block ends, because the profiler changes its state inside the block."""
         self._depth += 1
         try:
             yield
@@ -81,7 +82,7 @@ class FatalSignals:
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
         before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        if before != -1:  # this wakes up the program's event loop
+        if before != -1:  # this descriptor wakes up the program's event loop
             signal.set_wakeup_fd(before, warn_on_full_buffer=False)
             os.close(read_end)
             os.close(write_end)
@@ -109,7 +110,7 @@ class FatalSignals:
                 ):
                     return
             self._lost(number)
-            ctypes.CDLL(None).signal(number, None)  # Python can set handlers only on the main thread
+            ctypes.CDLL(None).signal(number, None)  # Python can set handlers only in the main thread
             os.kill(os.getpid(), number)
         finally:
             os.close(read_end)
@@ -130,7 +131,7 @@ class FatalSignals:
             return
         self._leave_wakeup()
         with contextlib.suppress(OSError):
-            os.write(self._wakeup, b"\0")  # a forked process may keep the file open
+            os.write(self._wakeup, b"\0")  # a forked process may hold the other end open
         os.close(self._wakeup)
         self._wakeup = -1
 

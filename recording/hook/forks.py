@@ -1,4 +1,4 @@
-"""Stop PyTorch's observers in forks of a recorded process without touching the parent's files."""
+"""Stop PyTorch's observers in the forks of a recorded process, and leave the parent's files unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class _AtWork(NamedTuple):
-    """The only observer in this process, and the descriptors of its open file."""
+    """The observer that is registered in this process, and the descriptors of its open file."""
 
     torch: Any
     observer: Any
@@ -25,7 +25,7 @@ _knows_forks = False
 
 
 def keep_out_of_forks(torch: Any, observer: Any, path: Path) -> None:
-    """Stop recording in forks, because they inherit the observers and the open file."""
+    """Make forks of this process stop recording, because they inherit the observers and the open file."""
     global _at_work, _knows_forks
     _at_work = _AtWork(torch, observer, _descriptors(path))
     if not _knows_forks and hasattr(os, "register_at_fork"):
@@ -37,14 +37,14 @@ def _descriptors(path: Path) -> list[int]:
     wanted, found = path.stat(), []
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):  # noqa: PTH208
-            with contextlib.suppress(OSError, ValueError):  # the descriptor that listed the folder is already closed
+            with contextlib.suppress(OSError, ValueError):  # the descriptor of the listing itself is already closed
                 if os.path.samestat(os.fstat(int(name)), wanted):
                     found.append(int(name))
     return found
 
 
 def _end_config_thread() -> None:
-    """End the thread in which libkineto waits for a new configuration, before the process forks."""
+    """Before the process forks, end the thread in which libkineto waits for new configurations."""
     if _at_work is None or sys.platform != "linux" or "KINETO_USE_DAEMON" in os.environ:
         return
     with contextlib.suppress(Exception):  # some versions of PyTorch do not export these functions
@@ -60,7 +60,7 @@ def _stop_in_child() -> None:
     if _at_work is None or not _at_work.observer._registered:
         return
     torch, observer, descriptors = _at_work
-    observer._registered = False  # if it stayed registered, its destructor would complete the parent's file
+    observer._registered = False  # otherwise, its destructor would write the end of the parent's file
     with contextlib.suppress(Exception), _nowhere(descriptors):
         torch._C._profiler._remove_execution_trace_observer()
         _drop_profiler(torch)
@@ -68,14 +68,14 @@ def _stop_in_child() -> None:
 
 def _drop_profiler(torch: Any) -> None:
     autograd = torch.autograd
-    if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # the profiler is still waiting or warming up
+    if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # the profiler is waiting or warming up
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch warns that the Python tracer was not stopped
-        if autograd._profiler_enabled():  # the profiler is enabled in this thread
+        warnings.simplefilter("ignore")  # PyTorch would warn that the Python tracer was not stopped
+        if autograd._profiler_enabled():  # the profiler is enabled on this thread
             try:
                 autograd._disable_profiler_legacy(torch._C._autograd._ProfilerDisableOptions(True, False))
-            except RuntimeError:  # the program has opened a scope that put another state on top
+            except RuntimeError:  # the program has pushed another profiler state on top
                 sys.setprofile(None)
                 autograd._enable_record_function(False)
                 return

@@ -22,7 +22,7 @@ def install() -> None:
 
 
 class _WaitForTorch:
-    """Module finder that handles only the first import of `torch`."""
+    """A module finder that handles only the first import of `torch`."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = plan

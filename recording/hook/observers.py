@@ -1,4 +1,4 @@
-"""Start and stop PyTorch's two observers together; used by `record` and by the recorder inside a program."""
+"""Start and stop PyTorch's two observers together. Both `record` and the recorder inside a program use this module."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NOTICE = re.compile(
     rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
     rb"|^ERROR:.*gpuGetDeviceCount failed"
 )
-"""Notices of PyTorch's observers. GPU builds print the last notice on a machine without a driver."""
+"""Notices of PyTorch's observers. GPU builds print the last kind on a machine without a GPU driver."""
 
 
 @contextlib.contextmanager
 def without_notices(folder: Path) -> Iterator[None]:
-    """Suppress the notices of PyTorch's observers on standard error, and pass on everything else."""
+    """Hide the notices that PyTorch's observers print to standard error. All other lines are passed on."""
     try:
         sys.stderr.flush()
         before = os.dup(2)
@@ -46,7 +46,7 @@ def without_notices(folder: Path) -> Iterator[None]:
 
 
 def rank_of(torch: Any) -> int:
-    """Return the rank in the process group if there is a group, else the environment variable RANK, else 0."""
+    """Return the rank in the process group. If there is no group, return the environment variable RANK or 0."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())
@@ -55,10 +55,10 @@ def rank_of(torch: Any) -> int:
 
 
 def run_annotation(run: str, rank: int) -> str:
-    """Return the name of the annotation that proves that two files come from one recording.
+    """Return the name of an annotation. Two files that contain it are proved to come from the same recording.
 
     Args:
-        run: a unique id of the recording, made of letters, digits and "-".
+        run: unique id of the recording; it consists of letters, digits and "-".
 
     Example:
         >>> run_annotation("8a5b", 3)
@@ -68,12 +68,12 @@ def run_annotation(run: str, rank: int) -> str:
 
 
 def annotate_run(torch: Any, rank: int) -> None:
-    """Write a `run_annotation` with a random id into both files."""
+    """Write a `run_annotation` with a random id to both files."""
     annotate(torch, run_annotation(str(uuid.uuid4()), rank))
 
 
 def annotate(torch: Any, name: str) -> None:
-    """Write an annotation of zero duration into both files."""
+    """Write an annotation of zero duration to both files."""
     with torch.profiler.record_function(name):
         pass
 
@@ -83,8 +83,8 @@ def knows_option(torch: Any, name: str) -> bool:
 
 
 def profile_options(torch: Any, activities: list[Any] | None = None, *, all_threads: bool = True) -> dict[str, Any]:
-    """Return the profiler arguments that this PyTorch supports. If `activities` is None, record the CPU, and CUDA (with
-    synchronizations) if there is a GPU. `all_threads`: record all threads, as the Execution Trace always does."""
+    """Return the profiler arguments that this PyTorch supports. By default, record the CPU and, if there is a GPU, CUDA
+    with synchronization events. `all_threads` records all threads, as the Execution Trace always does."""
     cpu, cuda = torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA
     if activities is None:
         activities = [cpu, cuda] if torch.cuda.is_available() else [cpu]
@@ -95,18 +95,18 @@ def profile_options(torch: Any, activities: list[Any] | None = None, *, all_thre
 
 
 def make_observer(torch: Any, path: Path) -> Any:
-    """Return an observer that will write to `path`; None if the process already has an observer."""
+    """Return an observer that writes to `path`; None if another observer is already active in this process."""
     observer = torch.profiler.ExecutionTraceObserver()
     observer.register_callback(str(path))
     if path.exists():
         keep_out_of_forks(torch, observer, path)
         return observer
-    observer._registered = False  # if kept, its destructor would unregister the other observer
+    observer._registered = False  # otherwise, its destructor would unregister the other observer
     return None
 
 
 def make_profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
-    """Return a profiler that also starts and stops `observer`, so that both see the same calls."""
+    """Return a profiler that starts and stops `observer` together with itself, so that both record the same calls."""
     profile: Any = torch.profiler.profile
     if "execution_trace_observer" in inspect.signature(profile.__init__).parameters:
         return profile(execution_trace_observer=observer, **options)

@@ -1,9 +1,9 @@
-"""Find the steps of the surrounding program, and record a window of steps with both of PyTorch's observers.
+"""Count the steps of the program around this code, and record a window of steps with both of PyTorch's observers.
 
-The plan is a JSON object: `folder` for the output files, and either `steps` or `seconds`, a pair [first, last].
-`otherwise` is the pair of seconds to record if no step has run by then. Each process writes `PID.et.json`,
-`PID.kineto.json` (`PID.time.…` for `otherwise`) and its progress as `PID.status.json`. The recorder never prints, and
-never raises errors into the program."""
+The plan is a JSON object. `folder` is the folder for the output files. Either `steps` or `seconds` is the window, as a
+pair [first, last]. The optional `otherwise` is a pair of seconds. This window is recorded if no step has run when it
+begins. Each process writes `PID.et.json` and `PID.kineto.json` (`PID.time.…` for the window `otherwise`), and reports
+its progress in `PID.status.json`. The recorder never prints anything and never raises errors in the program."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class StepRecorder:
         self._costs = ""
         self._kind = ""
         self._hooks = StepHooks(self._step_ended)
-        self._thread: int | None = None  # the thread that records; only forward passes on this thread are counted
+        self._thread: int | None = None  # the thread that is recorded; only its forward passes are counted
         self._profiler: Any = None
-        self._step: Any = None  # annotation around the current step in the window
+        self._step: Any = None  # the annotation that is open around the current step of the window
         self._observer: Any = None
         self._otherwise: list[float] | None = plan.get("otherwise")
-        self._provisional = False  # True while the range `otherwise` is recorded
+        self._provisional = False  # True while the window `otherwise` is being recorded
         self._callbacks: list[Any] = []
         self._signals = FatalSignals(self._interrupted, self._lost)
         self._over = self._complete = False
         self._status: dict[str, Any] = {"state": "waiting", "reason": ""}
 
     def arm(self) -> None:
-        """Register the hooks, or report why this is impossible."""
+        """Register the hooks. If this is impossible, report why."""
         words = [word for word in sys.orig_argv[1:4] if not word.startswith("-")]
         self._status["launcher"] = "RANK" not in os.environ and any(map(_LAUNCHERS.search, words))
         with self._reporting():
@@ -99,7 +99,7 @@ class StepRecorder:
     def _step_over(self, kind: str) -> None:
         import torch
 
-        if self._provisional:  # a step ran, so record by steps
+        if self._provisional:  # a step has run, so record by steps instead
             self._end_provisional()
         if kind != self._kind:
             self._kind, self._done = kind, 0
@@ -166,7 +166,7 @@ class StepRecorder:
             return 0
 
         call = _CALLBACK(call_back)
-        self._callbacks.append(call)  # keeps the callback alive while it can be called
+        self._callbacks.append(call)  # the callback must stay alive until it is called
 
         def later() -> None:
             time.sleep(seconds)
@@ -189,7 +189,7 @@ class StepRecorder:
             self._fail("the program itself was profiling when the window began")
             return
         self._thread = threading.get_ident()
-        with contextlib.suppress(Exception), without_notices(self._folder):  # recording does not need the costs
+        with contextlib.suppress(Exception), without_notices(self._folder):  # recording also works without the costs
             self._costs = measured_costs(torch, self._path("costs"))
         self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:
@@ -201,7 +201,7 @@ class StepRecorder:
             done, first, last, action = self._done, self._first, self._last, torch.profiler.ProfilerAction
 
             def schedule(number: int) -> Any:
-                step = number if number >= done else done  # the profiler already requests step 0 when it is created
+                step = number if number >= done else done  # when it is created, the profiler already asks for step 0
                 if step < first:
                     return action.WARMUP
                 return action.RECORD if step < last else action.RECORD_AND_SAVE if step == last else action.NONE
@@ -210,7 +210,7 @@ class StepRecorder:
         self._profiler = make_profiler(torch, self._observer, options)
         if not by_time:
             self._profiler.step_num = self._done
-            self._profiler.record_steps = False  # its annotation would include the recorder's work between steps
+            self._profiler.record_steps = False  # its own annotation would include the recorder's work between steps
         self._signals.watch()
         with self._signals.deferred(), without_notices(self._folder):
             self._profiler.start()
@@ -249,7 +249,7 @@ class StepRecorder:
             self._stop()
             if self._complete:
                 self._status["state"] = "recorded"
-            elif self._status["state"] == "recording":  # the program ended while the profiler was warming up
+            elif self._status["state"] == "recording":  # the program ended during the warmup of the profiler
                 self._status["state"] = "waiting"
         finally:
             self._hooks.drop()
@@ -275,7 +275,7 @@ class StepRecorder:
             self._end_early()
 
     def _in_child(self) -> None:
-        self._status.pop("otherwise", None)  # a fork copied this state from its parent
+        self._status.pop("otherwise", None)  # a fork inherits this state from its parent
         if self._profiler is None:
             return
         self._over = True
@@ -305,7 +305,7 @@ class StepRecorder:
         return self._folder / f"{os.getpid()}{time}.{what}.json"
 
     def _fail(self, reason: str) -> None:
-        if self._provisional:  # do not report a failure while recording `otherwise`
+        if self._provisional:  # ignore a failure in the window `otherwise`
             self._end_provisional()
             return
         self._status |= {"state": "failed", "reason": reason}

@@ -33,7 +33,7 @@ def _run_shadowed() -> None:
 
 
 if __name__ == "sitecustomize":
-    # Child processes, such as torchrun's workers, find this folder through PYTHONPATH, but the program need not see it.
+    # Child processes, such as torchrun's workers, find this folder through PYTHONPATH. The program should not see it.
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != _HERE]  # noqa: PTH100
     if "ETPLUS_RECORD" in os.environ:
         _load_recorder()

@@ -1,4 +1,4 @@
-"""Find the steps of a program: calls of `Optimizer.step()` or, if there is no optimizer, outermost module calls."""
+"""Find the steps of a program: calls of `Optimizer.step()` or, if it has no optimizer, outermost module calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on mo
 
 
 class _StepEnd(dict):  # type: ignore[type-arg]
-    """Keyword arguments of `Optimizer.step()`; their destructor runs when the step has returned."""
+    """The keyword arguments of `Optimizer.step()`. Their destructor runs when the step has returned."""
 
     ended: Callable[[], None] | None = None
 
@@ -24,14 +24,14 @@ class _StepEnd(dict):  # type: ignore[type-arg]
 
 
 class StepHooks:
-    """PyTorch hooks that call `step_over` with OPTIMIZER or FORWARD after every step, from `add` to `drop`."""
+    """From `add` to `drop`, PyTorch hooks call `step_over` with OPTIMIZER or FORWARD after every step."""
 
     def __init__(self, step_over: Callable[[str], None]) -> None:
         self._step_over = step_over
         self._optimizer_hooks: list[Any] = []
         self._module_hooks: list[Any] = []
-        self._optimizer: Any = None  # weak reference; only steps of this optimizer are counted
-        self._others: dict[int, int] = {}  # number of steps of other optimizers since this optimizer's last step
+        self._optimizer: Any = None  # weak reference to the optimizer that is counted
+        self._others: dict[int, int] = {}  # steps that each other optimizer has taken since then
         self._local = threading.local()
 
     def add(self) -> None:
@@ -69,7 +69,7 @@ class StepHooks:
             return None
         self._drop_module_hooks()
         kwargs = _StepEnd(kwargs)
-        self._local.step = kwargs  # kept until `_after_step`, because a step that raises is not counted
+        self._local.step = kwargs  # kept alive until `_after_step`, because a step that raises is not counted
         return args, kwargs
 
     def _after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -95,7 +95,7 @@ class StepHooks:
         if _is_compiling(torch):
             return
         self._local.depth = depth = getattr(self._local, "depth", 0) + 1
-        if depth == 1 and _optimizer_exists(torch):  # the hooks must be removed before any code is compiled with them
+        if depth == 1 and _optimizer_exists(torch):  # the hooks must be gone before any code is compiled
             self._drop_module_hooks()
 
     def _after_forward(self, *_: Any) -> None:

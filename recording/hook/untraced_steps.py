@@ -1,4 +1,4 @@
-"""Time some steps before the window, to show how much recording slows down the program."""
+"""Time some steps before the window. This shows how much recording slows down the program."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from typing import Any
 
 MOST = 5
-"""Maximum number of timed steps before the window."""
+"""At most this many steps are timed before the window."""
 _FEWEST = 2
 _ONE_STEP = 0.6
-"""If one step takes more than this share of the total time, it includes a compilation or an evaluation."""
+"""A step that takes more than this share of the total time includes a compilation or an evaluation."""
 
 
 class UntracedSteps:
-    """Steps between two moments at which the device is idle, so that their time includes all device work.
+    """Steps timed from one idle moment of the device to another, so the total includes all device work.
 
     Example:
         >>> steps = UntracedSteps(window=9)
@@ -26,7 +26,7 @@ class UntracedSteps:
     """
 
     def __init__(self, window: int) -> None:
-        """`window` is the number of finished steps when the observers start."""
+        """When the observers start, `window` steps have finished."""
         self._first, self._window = max(window - MOST, 1), window
         self._ends: list[int] = []
         self._drained = 0
@@ -42,8 +42,8 @@ class UntracedSteps:
                 self._drained = time.perf_counter_ns()
 
     def annotation(self) -> str:
-        """Return ``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few
-        steps were timed. `step_ns` is the mean, including trailing device work; `host_ns` is the median on the host."""
+        """Return ``etplus.untraced steps=N step_ns=… host_ns=…`` for `trace.untraced_step`; "" if too few steps were
+        timed. `step_ns` is the mean and includes trailing device work. `host_ns` is the median time on the host."""
         took = [end - begin for begin, end in itertools.pairwise(self._ends)]
         if len(took) < _FEWEST or not self._drained or (len(took) > _FEWEST and max(took) > _ONE_STEP * sum(took)):
             return ""
