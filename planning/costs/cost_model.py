@@ -1,4 +1,4 @@
-"""The interface of cost models. They are built in or come from other packages."""
+"""The interface of cost models, both of built-in models and of models from other packages."""
 
 from __future__ import annotations
 

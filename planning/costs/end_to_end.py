@@ -244,8 +244,8 @@ def predict_ranks(
 ) -> Prediction:  # fmt: skip
     """Predict several ranks of a job together. The clocks of the traces determine when each rank starts.
 
-    A collective starts when its last rank is ready. It then takes the minimum time that matching collectives took in
-    the traces used for fitting.
+    A collective starts when its last rank is ready. Each collective takes the minimum time that matching collectives
+    took in the traces used for fitting.
 
     Raises:
         UsageError: there are fewer than two ranks, or any reason listed for `predict`.
@@ -369,7 +369,7 @@ def calibrated(
 def _errors(
     model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None, keep_outliers: bool
 ) -> EndToEndError | None:
-    """Return the error on each trace of a model fitted on the other traces; for a single trace, of its iterations."""
+    """Return each trace's error under a model of the other traces, or for a single trace, how its iterations vary."""
     if len(traces) == 1:
         chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
         ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))

@@ -44,7 +44,7 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     """Fit the model of GPU events; return None if there are no GPU events.
 
     Each job is held out once: every candidate order is fitted on the other jobs and predicts the traces of this job.
-    If there is only one job, hold out each trace; if there is only one trace, a fifth of its (operator, shapes) groups.
+    If there is only one job, each trace is held out. If there is one trace, hold out a fifth of its groups at a time.
     """
     traces = [[event for event in trace if event.ns > 0] for trace in traces]
     everything = pooled(event for trace in traces for event in trace)

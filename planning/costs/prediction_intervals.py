@@ -1,4 +1,4 @@
-"""80% intervals of predicted times, from prediction errors on similar held-out events.
+"""Compute 80% intervals of predicted times from the prediction errors on similar held-out events.
 
 The method is split conformal prediction by group (Vovk et al., 2005; "Mondrian"). An interval extends from the 10th to
 the 90th percentile of log(measured/predicted) in the narrowest group with enough held-out events; the percentile ranks

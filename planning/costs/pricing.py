@@ -154,7 +154,7 @@ class PricedKernel:
 
     name: str
     op: str  # name of the operator, "" if unknown
-    shapes: str  # shapes of the operator's inputs, as text
+    shapes: str  # shapes of the operator's inputs, as a string
     device: str
     count: int
     # All times are sums over the events. low_ns and high_ns are the ends of the 80% interval.
@@ -194,7 +194,7 @@ _NORMAL = 1.282
 # An end-to-end interval has at least this half width in log time, because no replay reproduces its recording exactly.
 _LEAST_HALF = 0.01
 # `_USUAL` is the half width in log time if no trace was held out. `_BEFORE` is the prior standard deviation.
-# The prior has the weight of one held-out trace. It was measured on CPU jobs, each predicted from nine other jobs.
+# The prior has the weight of one held-out trace and was measured on CPU jobs, each predicted from nine other jobs.
 _USUAL, _BEFORE = 0.3, 0.2
 
 

@@ -5,8 +5,8 @@
 C is FLOPs / peak rate and M is bytes / bandwidth (`bound_of`). Log start, u and v are sums of learned weights, with one
 weight per label of the event: kind and family of the kernel, operator, dtype, vendor, and three numbers from the device
 and the grid. So the time grows with FLOPs and bytes and is never below the lower bound. As the size grows, the
-achieved share of the peak rate rises from 0 to the efficiency. This combines NeuSight's utilization (Lee et al., ASPLOS
-2025) with the start-up time of Hockney's r∞, n½ model (1982). If neither FLOPs nor bytes are known,
+achieved share of the peak rate rises from 0 to the efficiency. The model combines NeuSight's utilization (Lee et al.,
+ASPLOS 2025) with the start-up time of Hockney's r∞, n½ model (1982). If neither FLOPs nor bytes are known,
 
     time = start + N e^w,
 
@@ -38,7 +38,7 @@ from .task import Task
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 # Initial start-up times in ns: for known work (True), for unknown work, and for collectives (ranks must synchronize).
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
-# Initial values of u, v and w. They mean 55% of the peak rate, 65% of the bandwidth, and 16 bytes per thread.
+# Initial values of u, v and w: 55% of the peak rate, 65% of the bandwidth, and 16 bytes per thread.
 _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
 # Dtypes that use no tensor cores start at 75% of the peak rate, because slower arithmetic waits less for its operands.
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
@@ -54,7 +54,7 @@ _TEMPLATE = re.compile(r"[<(]")
 _ARCHITECTURE = re.compile(r"^(?:cudnn_|infer_|train_)*(?:maxwell|volta|turing|ampere|hopper|sm\d+)_")
 _SIZES = re.compile(r"_(?:MT)?\d+x\d+|_\d|_t?b?f\d+|_tilesize")
 # Names of kernels from TorchInductor and Tensile (rocBLAS, hipBLASLt) start with these prefixes.
-# They continue with fused operators (TorchInductor), or with layouts, dtypes and tiles (Tensile).
+# The names continue with fused operators (TorchInductor), or with layouts, dtypes and tiles (Tensile).
 _GENERATED = re.compile(r"triton_[a-z]+|Cijk")
 
 
@@ -107,7 +107,7 @@ def _kind(kernel: str, category: str) -> str:
 def wire_factor(collective: str, ranks: int | None) -> float:
     """Return the share of a buffer that crosses the slowest link (`bus_factor`).
 
-    The share is 1 if it is unknown. It is also 1 for a scatter, because the root sends to one rank after another.
+    The share is 1 if it is unknown, and for a scatter, because the root sends to one rank after another.
     """
     name = collective.lower().replace("-", "_")
     if not ranks or ranks < 2 or ("scatter" in name and "reduce" not in name):

@@ -1,1 +1,1 @@
-"""Learned predictors of graph times. They require `etplus[learn]` (PyTorch and safetensors)."""
+"""Learned predictors of graph times. The predictors require `etplus[learn]` (PyTorch and safetensors)."""

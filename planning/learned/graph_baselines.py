@@ -1,4 +1,4 @@
-"""Simple predictors of graph times, as baselines for learned predictors, and error metrics. Needs only numpy."""
+"""Simple predictors of graph times, used as baselines, and error metrics. This module needs only numpy."""
 
 from __future__ import annotations
 

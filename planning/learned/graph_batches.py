@@ -1,7 +1,7 @@
 """Convert runs of graphs to tensors and join them into batches.
 
 Nodes that a network cannot distinguish share a row. For example, two `aten::relu` nodes with equal features and equal
-neighbors share a row of `feat`. They still share a row after a layer over the edges, and `row` maps both nodes to this
+neighbors share a row of `feat`. Both nodes also share a row after a layer over the edges, and `row` maps both to this
 row. So a graph of ten identical iterations costs about as much as a graph of one iteration.
 """
 

@@ -24,7 +24,7 @@ from .graph_batches import INPUTS, LAYERS, GraphBatch, Run, dealt, raw_features,
 # Maximum number of graphs per training step, graphs per batch without gradients, and nodes per batch.
 _GRAPHS, _HELD, _NODES = 16, 64, 32_000
 EPOCHS = 150  # Training takes at most this many epochs by default; `_WORK` may lower the number.
-# Default limit on the sum of `GraphBatch.work` over all epochs. It corresponds to about five minutes of CPU time.
+# Default limit on the sum of `GraphBatch.work` over all epochs, equivalent to about five minutes of CPU time.
 _WORK = 14_000_000
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25

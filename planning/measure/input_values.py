@@ -136,7 +136,7 @@ def _rising(given: Given, place: int, dtype: str) -> Fill | None:
     return None if dtype in _INTEGERS else {"kind": "rising"}
 
 
-# Each rule applies to an operator and argument. If it returns None, the argument's name and dtype decide the contents.
+# Each rule applies to an operator and argument. If a rule returns None, the argument's name and dtype decide.
 _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     ("embedding", "indices"): _below_rows("weight"),
     ("embedding_renorm", "indices"): _below_rows("self"),

@@ -1,4 +1,4 @@
-"""Predicted times of a trace's calls, from operators timed on this machine."""
+"""Predict the times of a trace's calls from operators timed on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operator calls of a trace in a JSON-ready form. They can be called again with the same or with new shapes."""
+"""Operator calls of a trace in a JSON-ready form. The calls can be repeated with the same or with new shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create the arguments of recorded calls, and call their operators. It needs only torch, so scripts can include it.
+"""Create arguments of recorded calls and call the operators. This module needs only torch, so scripts can include it.
 
 A call is a JSON-ready dict with `op` ("aten::mm"), `overload` ("" for the default overload), `names` and `args` in
 schema order, and `tensors`. In `args`, {"tensor": 0} refers to `tensors[0]`, and {"device": "cuda:0"} is a device;

@@ -39,7 +39,7 @@ _LEAST_PERIOD = 3  # further blocks have at least this number of calls; shorter 
 _LEAST_FURTHER = 4  # if only sizes match, a block needs this many parameters; a weight and a bias are too common
 _EMBEDDING = "aten::embedding"
 # `_parts_of` returns such a string for a single module, such as a decoder layer or a layer with or without attention.
-# Other results, such as "mm" for alternating MLPs of two classes, may be several FSDP units, but this is unknown.
+# Other results, such as "mm" for alternating MLPs of two classes, may be one or several FSDP units.
 _USUAL_PARTS = frozenset(("", "m", "a", "am", "aam"))
 
 _Integers = npt.NDArray[np.int64]
@@ -264,8 +264,8 @@ def _of_other_sizes(
 def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, alive: Sequence[int]) -> bool:
     """Return whether a different division into blocks is equally likely.
 
-    This is possible if a block may be a sequence of modules, or contains the calls of another block twice. It is also
-    possible if single-layer blocks are next to several layers of the same kind, or next to the same calls.
+    A block may be a sequence of modules, or may contain the calls of another block twice. Single-layer blocks may be
+    next to several layers of the same kind, or next to the same calls.
     """
     kinds: dict[
         tuple[str, ...], str

@@ -120,7 +120,7 @@ def find_buffers(
 
 
 def _counters(forward: Sequence[Call]) -> list[Buffer]:
-    """Infer the `num_batches_tracked` buffers of batch norms in evaluation mode. These norms do not update them."""
+    """Infer the `num_batches_tracked` buffers of batch norms in evaluation mode, because no call updates them."""
     norms = [call.record.get("inputs", {}).get("values", []) for call in walked(forward) if call.name == _BATCH_NORM]
     evaluated = {tensor[1] for values in norms if values[5:6] == [False] for tensor in tensor_values(values[3:4])}
     return [Buffer((), "int64", 8, written=True)] * len(evaluated)

@@ -118,7 +118,7 @@ class Derivation:
         return not wrap.root and (wrap.again is not False if given is None else given)
 
     def representative(self, rank: int) -> int:
-        """Return the first rank with the same stage and shard sizes. It runs the same calls, but with other peers."""
+        """Return the first rank with the same stage and shard sizes. Both ranks run the same calls with other peers."""
         place = self.layout.coordinates(rank)
         return self.layout.rank(0, self.alike[place.pp][place.dp], place.pp)
 

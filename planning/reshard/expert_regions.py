@@ -1,8 +1,8 @@
 """Expert parallelism: shard routed experts over ranks that exchange tokens in all-to-all collectives.
 
-Example: four experts on two ranks. Rank 0 has experts 0 and 1. It sends the tokens for experts 2 and 3 to rank 1,
-receives tokens for experts 0 and 1 from rank 1, and sorts tokens by expert. The results, and the gradients in backward,
-return the same way. `expert_calls.py` resizes a layer's recorded calls for one rank.
+Example: four experts on two ranks. Rank 0 has experts 0 and 1. Rank 0 sends the tokens for experts 2 and 3 to
+rank 1, receives tokens for experts 0 and 1 from rank 1, and sorts tokens by expert. The results, and the gradients in
+backward, return the same way. `expert_calls.py` resizes a layer's recorded calls for one rank.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COUNT = "int64", 8  # token counts have this dtype and this many bytes
 class ExpertRegions:
     """Changes to a rank's program under expert parallelism.
 
-    Each rank has `count / ep` experts. It sends its token counts and tokens to the other ranks, and sorts the received
+    Each rank has `count / ep` experts. A rank sends its token counts and tokens to other ranks, and sorts the received
     tokens by expert. Results and gradients return the same way (S. Rajbhandari et al., "DeepSpeed-MoE", 2022). There is
     no padding (T. Gale et al., "MegaBlocks", 2022). All ranks are assumed to have the same routing.
     """

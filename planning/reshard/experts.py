@@ -78,7 +78,7 @@ class ExpertLayer:
 def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> list[ExpertLayer]:
     """Find layers of routed experts among the topmost calls of a forward pass.
 
-    A router call chooses among E scores per token. It is followed either by E equal runs of calls with separate
+    A router call chooses among E scores per token. The router is followed by E equal runs of calls with separate
     parameters and tokens, or by GEMMs with weights that have E as the first dimension. Layers in which every expert
     processes all tokens are ignored.
     """

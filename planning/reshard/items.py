@@ -46,8 +46,8 @@ class CommOp:
     dtype: str
     itemsize: int
     peer: int = -1  # peer rank of a message; −1 for a collective
-    key: str | None = None  # a `CommWait` refers to it by this key; None if the next call waits for it
-    functional: bool = False  # True if it is a functional collective, as in DTensor
+    key: str | None = None  # a `CommWait` refers to the operation by this key; None if the next call waits for it
+    functional: bool = False  # True if this is a functional collective, as in DTensor
     # rows that an all-to-all sends to each rank, and rows that it receives from each; empty if all parts are equal
     splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
@@ -58,7 +58,7 @@ class CommOp:
 
 @dataclass(frozen=True)
 class CommWait:
-    """A wait of the host for communication, identified by `CommOp.key`."""
+    """A point at which the host waits for the communication with this `CommOp.key`."""
 
     keys: tuple[str, ...]
 

@@ -1,6 +1,6 @@
 """The model of one recorded training step on one device, as typed data for the other modules of this package.
 
-`structure.read_model` builds a `Model`. It contains `Unit`s (a block with a residual connection, or a single layer)
+`structure.read_model` builds a `Model` of `Unit`s (a block with a residual connection, or a single layer)
 with their forward and backward calls, `Parameter`s numbered as in the optimizer, `Buffer`s, and FSDP units (`Wrap`).
 Sizes are classes of equal extents (`Extents`): the batch size is such a class, and a layout assigns new values to
 classes.
@@ -40,12 +40,12 @@ class Parameter:
     shape: Shape
     itemsize: int
     dtype: str
-    unit: int = -1  # number of the first unit that uses it; −1 if unknown
+    unit: int = -1  # number of the first unit that uses the parameter; −1 if unknown
     use: int = -1  # index of the first use; −1 if unknown
     storage: int = -1  # storage in the forward pass; −1 if unknown
     elements: int = 0
     accumulates: bool = True  # True if the parameter has a gradient
-    frozen: bool = False  # True if it has no gradient and no update; FSDP still gathers it
+    frozen: bool = False  # True if the parameter has no gradient and no update; FSDP still gathers it
 
     __repr__ = brief
 
@@ -57,7 +57,7 @@ class Buffer:
     sizes: tuple[int, ...]
     dtype: str
     itemsize: int
-    written: bool  # True if the forward pass changes it (running statistics)
+    written: bool  # True if the forward pass changes the buffer (running statistics)
 
     __repr__ = brief
 

@@ -30,7 +30,7 @@ from .wraps import candidates
 
 _NAMED = 4  # a doubt names at most this many operators; the report lists all of them
 # A result is doubtful if operators that were not derived take more than this share of the time.
-# They take less than this share if the new layout is the recorded layout.
+# If the new layout is the recorded layout, such operators take less than this share.
 LEAST = 0.01
 # torch.compile hides parameters and buffers inside calls with these names.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
@@ -361,7 +361,7 @@ def _users(model: Model, parameter: Parameter) -> Set[int]:
 def assumptions(derivation: Derivation) -> list[str]:
     """Return facts that data parallelism depends on, but that were not recorded."""
     model, layout = derivation.model, derivation.layout
-    shown = model.wraps if layout.zero == 3 else model.own_buffers  # True if recorded with FSDP or DDP
+    shown = model.wraps if layout.zero == 3 else model.own_buffers  # True if the job was recorded with FSDP or DDP
     if layout.dp == 1 or shown or not model.trains:
         return []
     if layout.zero < 3:

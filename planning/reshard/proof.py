@@ -195,7 +195,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     whole = sum(own.values())
     lost = _time_of(missing, calls, recorded, own)
     issued = _recorded_comms(recorded_rank)
-    # Older recordings lack the calls that issue communication, and kernels alone do not show it.
+    # Older recordings lack the calls that issue communication, and the kernels do not show these calls.
     others = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
     gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))

@@ -317,7 +317,7 @@ def _reduced(rank: _Rank, k: int) -> CommOp:
 
 
 def _around_optimizer(rank: _Rank, *, behind: bool) -> Iterator[Item]:
-    """Yield calls before the optimizer, such as clipping, or after it (`behind`), such as weight averaging."""
+    """Yield the calls before the optimizer (such as clipping) or, if `behind`, after it (such as weight averaging)."""
     clipping, layout = rank.derivation.clipping, rank.layout
     first = min((step.ts for step, _ in rank.model.optimizer), default=0)
     for call in rank.model.after:

@@ -146,7 +146,7 @@ def _with_sizes(
     if not isinstance(value, list):
         return value, shape, steps
     if not is_tensor(value):
-        if not isinstance(shape, list) or len(shape) != len(value):  # a tool other than PyTorch wrote this
+        if not isinstance(shape, list) or len(shape) != len(value):  # a tool other than PyTorch wrote this record
             return value, shape, steps
         each = steps if isinstance(steps, list) and len(steps) == len(value) else [None] * len(value)
         parts = [_with_sizes(*part, tensors, apart) for part in zip(value, shape, each, strict=True)]

@@ -32,7 +32,7 @@ COMMUNICATES = re.compile(
     r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
 )
 _SUBCLASS = "PythonSubclass"
-# These calls convert between distributed and local tensors. They are replaced by their callees.
+# These calls convert between distributed and local tensors, and are replaced by their callees.
 _WRAPPERS = re.compile(
     rf"{_SUBCLASS}|(?:{_BACKWARD})?(?:_FromTorchTensor|_ToTorchTensor|(?:Nested)?Redistribute"
     r"|RegisterPostBackwardFunction)(?:Backward)?"
@@ -43,7 +43,7 @@ _VIEWS = (
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
 VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # these create views or allocate memory
-# These are copies and calls on scalars. Each layout adds them as needed.
+# Copies and calls on scalars. Each layout adds such calls as needed.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",

@@ -65,8 +65,8 @@ def read_model(
 ) -> Model:
     """Detect the structure of a recorded training step, or of an inference step without backward passes.
 
-    If `layout` is None, the recorded job is assumed to be data-parallel over all ranks. `begins` are the first rows of
-    a recorded pipeline's stages; a unit must start at each of these rows.
+    If `layout` is None, the recorded job is assumed to be data-parallel over all ranks. `begins` contains the rows
+    at which the stages of a recorded pipeline begin; a unit must start at each row.
     """
     recorded = _read_step(trace, step, layout)
     shapes, passes, gathered = recorded.shapes, recorded.passes, recorded.gathered
@@ -231,7 +231,7 @@ def find_batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
         if not ranked or single[True] > single[False]:
             found.append(-1)
             continue
-        for other in ranked[1:]:  # this is the batch dimension of another external tensor
+        for other in ranked[1:]:  # `other` is the batch dimension of another external tensor
             if other in firsts and not any({ranked[0], other} <= outer for outer in together):
                 shapes.extents.same(ranked[0], other)
         found.append(_part_of_batch(shapes.extents.root(ranked[0]), shapes, firsts))

@@ -210,7 +210,7 @@ def further_pass(
 
 
 def relate_loss(model: Model) -> None:
-    """Merge the extents of tensors created inside a loss with the extents of an input of the same sizes."""
+    """Merge the extents of tensors created inside a loss with the extents of an input that has the same sizes."""
     extents = model.extents
     loose = {root for some, _ in extents.following for root in some}
 

@@ -170,7 +170,7 @@ def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
 
 
 def lists_of(calls: Sequence[Call], owner_of: OwnerOf, parameters: Sequence[Parameter]) -> dict[int, Lists]:
-    """Map the rows of calls on lists to the parameters of the list entries, by length of the list.
+    """Map the row of a call on lists to {length of the list: parameters of the list entries}.
 
     A call on gradients has the same parameters as the next call on parameters, because an optimizer processes its
     groups in order.

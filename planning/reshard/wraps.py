@@ -1,4 +1,4 @@
-"""FSDP units (parameters that FSDP gathers together): as recorded, from repeated blocks, or as the user requests.
+"""Determine FSDP units (parameters that FSDP gathers together) from a recording, repeated blocks or a user's request.
 
 A recording with FSDP2 has calls such as `fsdp::all_gather_copy_in`, inside annotations with the module name, such as
 `FSDP::all_gather (layers.0)`. `recorded_wraps` reads these calls. If the recording has no FSDP calls, each repeated

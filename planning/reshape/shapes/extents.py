@@ -159,7 +159,7 @@ class Extents:
     def solve(
         self, changed: Mapping[int, int], beside: Iterable[Sequence[int]] = (), kept: Iterable[int] = ()
     ) -> dict[int, int]:
-        """Derive the new values of the classes, as far as possible.
+        """Derive the new values of all classes that have a derivation.
 
         A class without a derivation keeps its value only if it is not a multiple of a changed class and follows no
         class.

@@ -49,14 +49,14 @@ class Source(NamedTuple):
     shape: Shape
     # operator, argument position and sizes at the first use; the position is −1 if the operator creates the tensor
     use: tuple[str, int, tuple[int, ...]]
-    forward: bool  # True if an operator uses it in the forward pass
-    data: bool = True  # True if it is external or random, so that it may have a batch dimension
+    forward: bool  # True if an operator uses the tensor in the forward pass
+    data: bool = True  # True if the tensor is external or random, so that it may have a batch dimension
 
 
 @dataclass
 class Shapes:
     extents: Extents = field(default_factory=Extents)
-    # Both map a call's row to the tensors in each of its arguments or results. None represents an undefined tensor.
+    # Maps a call's row to the tensors in every argument or result. None represents an undefined tensor.
     inputs: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)  # ordered by first use
@@ -134,7 +134,7 @@ class _Open:
     parameters: bool  # True if the call uses only parameters, gradients and optimizer states
     loads: bool  # True while a data loader loads a batch
     taken: frozenset[int]  # IDs of input tensors
-    divides: bool = False  # True if FSDP gathers or reduces here: shard sizes are not layer sizes
+    divides: bool = False  # True if FSDP gathers or reduces in this call: shard sizes are not layer sizes
     temporaries: list[Shape] = field(default_factory=list)  # tensors that the call creates with arbitrary sizes
 
 

@@ -220,7 +220,7 @@ def _recurrent(call: OpCall, extents: Extents) -> None:
         elif len(shape) == 3 and sizes[:2] == extents.sizes(data[:2]):
             equal(shape[:2], data[:2], extents)
             extents.fix(shape[2:])
-        elif len(shape) in (2, 3) and sizes[-2] == extents.value[data[batch]]:  # its shape is (…, batch, hidden)
+        elif len(shape) in (2, 3) and sizes[-2] == extents.value[data[batch]]:  # `shape` is (…, batch, hidden)
             extents.same(shape[-2], data[batch])
             extents.fix((*shape[:-2], shape[-1]))
 
