@@ -70,7 +70,7 @@ class Attention:
     packed: int = -1  # position of the query offsets in a packed batch; the key offsets and both maximum lengths follow
     backward: bool = False
     window: int = -1  # position of the left window size; the right window size is the next argument
-    unknown: tuple[int, ...] = ()  # positions of arguments that make the count unknown if they are set
+    unknown: tuple[int, ...] = ()  # positions of arguments that make the FLOPs unknown if the call sets them
 
     def flops(self, signature: Signature) -> int | None:
         """Return 2·heads·pairs·(d + dv), or 2·heads·pairs·(3d + 2dv) for a backward operator.
@@ -282,8 +282,8 @@ def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums)
     """Return the sums over the requests that one attention call of a serving step processes; None if unknown.
 
     Engines process prefill and decode requests in one call or in two calls. The number of query tokens shows which
-    requests a call processes. In captured graphs, this number may include padding, so the operator name is used
-    instead."""
+    requests a call processes. In captured graphs, this number may include padding. In that case, the operator name
+    shows which requests the call processes."""
     both = added([prefill, decode])
     if not prefill.requests or not decode.requests:
         return both if both.q is not None and both.q <= rows else None

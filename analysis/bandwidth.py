@@ -157,7 +157,7 @@ def _group_size(comm: Comm) -> int | None:
 
 
 def _message(comm: Comm) -> int | None:
-    """Return the input size or the output size, whichever is larger. `Comm.bytes` is only one of the two."""
+    """Return the input size or the output size, whichever is larger. `Comm.bytes` is only one of these sizes."""
     if comm.bytes is None:
         return None
     given = comm.in_nelems or comm.out_nelems

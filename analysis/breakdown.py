@@ -178,7 +178,7 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
 
 
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Return an index in `Origin.modules` for GPU events outside all modules (the forward operator's), or else −1."""
+    """Return the forward operator's index in `Origin.modules` for GPU events outside all modules; −1 for others."""
     origin, tree = trace.origin, trace.attribution.hierarchy
     behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
@@ -278,7 +278,7 @@ def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
 
 
 def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
-    """Return the distinct shape labels, and the label index of each signature; the last index is for signature −1."""
+    """Return the distinct shape labels, and each signature's index in them. The last index belongs to signature −1."""
     labels = StringTable([""])
     label_of = labels.codes([*(signature.label for signature in trace.signatures), ""]).astype(np.int64)
     return labels.values, label_of

@@ -40,7 +40,7 @@ class Convolution:
         return inputs, _output(inputs, weight, values, transposed), weight, transposed
 
     def flops(self, signature: Signature) -> int:
-        """Return 2 · batch · positions · weights, where positions are output (if transposed, input) positions.
+        """Return 2 · batch · positions · weights, counting output positions (or input positions if transposed).
 
         The weight shape already accounts for groups, so every position is multiplied by all weights.
         """

@@ -220,7 +220,7 @@ def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
 
 
 def _paired(address: IntColumn, size: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return, for one device, the position of each allocation and of the next event at the same address.
+    """Return two arrays for one device: positions of allocations, and positions of the next events at their addresses.
 
     If no such event exists, the second position is the number of events. Allocations without an address are ignored.
     """
@@ -337,7 +337,7 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
 
 @dataclass(frozen=True)
 class Backward:
-    """The optimizer step and the backward node of each call, and the start times of optimizer annotations in ns."""
+    """Each call's optimizer step and backward node, and the start times of optimizer annotations in ns."""
 
     optimizer: IntColumn  # for each call: the innermost optimizer annotation that encloses or is the call; −1 if none
     node: IntColumn  # for each call outside the optimizer: the innermost autograd node that encloses it; −1 if none
@@ -357,7 +357,7 @@ class Backward:
 
 
 def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tuple[npt.NDArray[np.int8], IntColumn]:
-    """Return the category of each storage, derived from the calls that use it, and the time (ns) when it is released.
+    """Return each storage's category, derived from the calls that use it, and the time (ns) when it is released.
 
     A storage that a backward node uses last is released when the node ends. A gradient is released when the next
     `zero_grad` begins. Parameters and optimizer state are never released during the trace.
@@ -395,7 +395,7 @@ def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tu
 def category_of_blocks(
     trace: Trace, backward: Backward, call: Positions[int, CallIndex], begin: IntColumn, end: IntColumn
 ) -> npt.NDArray[np.int8]:
-    """Return the category of each block, derived from its lifetime and from the call that allocated it."""
+    """Return each block's category, derived from its lifetime and from the call that allocated it."""
     if not len(trace.calls):
         return np.full(len(call), _UNKNOWN, np.int8)
     calls, made = trace.calls, np.maximum(call, 0)

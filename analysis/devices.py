@@ -35,7 +35,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     aliases: tuple[str, ...] = ()  # matched as whole words in the recorded device name; case does not matter
     # Used if the trace has no device name. All properties must match; a pair of numbers means an inclusive range.
     properties: dict[str, int | str | tuple[int, int]] = {}
-    min_memory_gb: float = 0  # memory sizes that match, in 10⁹ bytes; the range includes both limits
+    min_memory_gb: float = 0  # limits (inclusive) of the device memory size in GB (10⁹ bytes)
     max_memory_gb: float = float("inf")
     # 10¹² FLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" include all their variants.
     tflops: dict[str, Positive]

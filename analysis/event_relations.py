@@ -24,8 +24,8 @@ _BACKWARD = re.compile(r".*Backward\d*\Z")
 def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Return three int64 arrays: the source event, the target event and the kind (in `RELATIONS`) of each relation.
 
-    GPU events are numbered first, then calls, then runtime calls. A source or target of −1 is an ET node without an
-    event."""
+    GPU events are numbered first, then calls, then runtime calls. A source or target is −1 if the ET node has no event.
+    """
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     first_call, first_runtime = len(gpu), len(gpu) + len(calls)
     event = event_of_rows(trace)
@@ -46,7 +46,7 @@ def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
 
 
 def event_of_rows(trace: Trace) -> IntColumn:
-    """Return the event number of each trace row as int64; −1 if none. The extra last entry is −1, for index −1."""
+    """Return each trace row's event number (int64), or −1. An extra last entry of −1 is selected by index −1."""
     event, first = np.full(len(trace) + 1, -1, np.int64), 0
     for table in (trace.gpu, trace.calls, trace.runtime):
         event[table.source] = np.arange(first, first + len(table))

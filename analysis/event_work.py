@@ -58,10 +58,10 @@ class Work:
     flops: IntColumn  # −1 if the FLOPs are unknown, or if they are assigned to another kernel of the operator
     bytes: IntColumn  # −1 in the same cases as `flops`; a lower bound if the bytes depend on unrecorded data
     most_bytes: IntColumn  # upper bound of `bytes`
-    dtype: npt.NDArray[np.int32]  # index into `dtypes` of the dtype with the relevant peak FLOP/s; 0 ("") if unknown
+    dtype: npt.NDArray[np.int32]  # index into `dtypes`; the dtype selects the peak FLOP/s; 0 ("") if unknown
     dtypes: list[str]
-    call: IntColumn  # call in `Trace.attribution` that has these FLOPs or, if unknown, launched the event; −1 if none
-    operator_ns: IntColumn  # share of the operator's kernel time, divided like its FLOPs; 0 if the FLOPs are unknown
+    call: IntColumn  # the call that the FLOPs come from or, if unknown, the launching call; −1 if none
+    operator_ns: IntColumn  # part of the operator's kernel time, in proportion to the FLOPs; 0 if the FLOPs are unknown
     counted: Mask  # True if the operator that launched the event has known FLOPs or bytes
     elements: IntColumn  # the longest kernel has the `element_flops` of its call; other events have −1
     elements_ns: IntColumn  # the longest kernel has the total kernel time of its call; other events have 0
@@ -75,7 +75,7 @@ class Work:
 
     @property
     def all_flops(self) -> IntColumn:
-        """`flops` if known, otherwise `elements`, as int64."""
+        """FLOPs as int64: `flops` if they are known, otherwise `elements`."""
         return np.where(self.flops >= 0, self.flops, self.elements)
 
     def coverage(self, durations: IntColumn) -> float | None:
@@ -86,9 +86,9 @@ class Work:
 def work_of_events(trace: Trace) -> Work:
     """Return FLOPs, bytes and dtypes of all GPU events.
 
-    FLOPs are those of the innermost operator with known FLOPs, such as `mm` inside `matmul` inside `linear`. Bytes are
-    those of the same operator, unless the event was launched by a nested operator that has known bytes.
-    """
+    An event gets the FLOPs of the innermost enclosing operator that has known FLOPs, such as `mm` inside `matmul`
+    inside `linear`. It also gets the bytes of this operator, unless a nested operator with known bytes launched the
+    event."""
     gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     of_data = _WorkOfData(trace)
     count, size = _of_calls(trace, of_data)
@@ -245,7 +245,7 @@ class _WorkOfData:
         return amount[0], None if done.bytes is None else ByteRange(done.bytes, done.bytes)
 
     def of_experts(self, call: int, events: IntColumn) -> list[tuple[IntColumn, _Amount]]:
-        """Return the kernels of one call in one replay, grouped by GEMM, and the work of each group."""
+        """Return one call's kernels in one replay, grouped by GEMM, and the work of every group."""
         trace, calls = self._trace, self._trace.attribution.calls
         kernels = tuple(trace.names[code] for code in trace.gpu.name[events].tolist())
         computing = product_kernels(kernels)

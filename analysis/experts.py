@@ -1,4 +1,4 @@
-"""FLOPs and ranges of bytes for mixture-of-experts operators, which route each token through some of the experts.
+"""FLOPs and ranges of bytes for mixture-of-experts operators. They route each token through some of the experts.
 
 Shapes determine the FLOPs: every token is multiplied by the weights of k experts, 2·tokens·k·(K·N) per GEMM. The bytes
 depend on the routing, and the trace does not record it. The kernels read the weights of at least k experts (one
@@ -76,7 +76,7 @@ class ExpertProduct(NamedTuple):
 
 
 class ExpertWork(NamedTuple):
-    """Work of one call, which computes one GEMM, or a fused gate and up GEMM and then a down GEMM."""
+    """Work of one call. The call computes a single GEMM, or a fused gate and up GEMM followed by a down GEMM."""
 
     products: tuple[ExpertProduct, ...]
     dtype: str  # dtype of the input rows
@@ -344,7 +344,7 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
         return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, pair[0]))
     parts = [one for one in tensors if len(one.shape) == 3 and itemsize(one.dtype) == 1 and 1 < one.shape[0] < experts]
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
-    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # other ranks have the other experts
+    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the remaining experts are on other ranks
         return None
     # Weights of unknown dtype are assumed to have at least four bits, and at most the bits of a row element.
     sizes, width = (states.k * states.n, states.inner * states.m), itemsize(rows.dtype) or _SUMMED

@@ -1,9 +1,9 @@
 """FLOPs and bytes of operators, computed from the shapes of a call by rules in one table.
 
-A multiply-add counts as two operations. FLOPs of GEMMs, convolutions and attention match `torch.utils.flop_counter`,
-with three exceptions in which torch is wrong: it counts the weight gradient of a grouped convolution once per group, it
-assumes another argument order for `cudnn_convolution` and `_slow_conv2d_forward`, and it assumes other dimensions than
-(batch, sequence, head, dimension) for `_flash_attention_forward` and related operators.
+A multiply-add is counted as two operations. FLOPs of GEMMs, convolutions and attention match
+`torch.utils.flop_counter`, with three exceptions in which torch is wrong: it counts the weight gradient of a grouped
+convolution once per group, it assumes another argument order for `cudnn_convolution` and `_slow_conv2d_forward`, and it
+assumes other dimensions than (batch, sequence, head, dimension) for `_flash_attention_forward` and related operators.
 
 Elementwise operators and reductions have one FLOP per element (`element_flops`); torch does not count them.
 """
@@ -43,11 +43,11 @@ class Operator:
     """Rules for counting one operator. Functions return None if the shapes do not determine the result."""
 
     flops: Callable[[Signature], int | None] | None = None
-    outputs: _Outputs | None = None  # returns outputs as shapes (of the call's dtype) or tensors
-    moved: Callable[[Signature], int | None] | None = None  # None: bytes of all inputs and outputs
+    outputs: _Outputs | None = None  # returns the outputs: shapes (of the call's dtype) or tensors
+    moved: Callable[[Signature], int | None] | None = None  # None: the bytes of all inputs and outputs
     parts: int = 1  # number of kernels that share the FLOPs; two for the backward of a convolution
     product: Callable[[Signature], Product | None] | None = None
-    elements: Literal["", "input", "output", "rotated"] = ""  # the tensors whose elements `element_flops` counts
+    elements: Literal["", "input", "output", "rotated"] = ""  # tensors that `element_flops` counts
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -231,7 +231,7 @@ for _name, _attention in ATTENTION.items():
 
 
 def _convolved(convolution: Convolution, signature: Signature) -> int | None:
-    """Return the bytes moved, without skipped input: 1 × 1 kernels with stride 2 skip three quarters of it."""
+    """Return the bytes moved. Skipped input is not counted; 1 × 1 kernels with stride 2 skip three quarters of it."""
     inputs, outputs, weight, transposed = convolution.shapes(signature)
     first = signature.inputs[0].tensors[0]
     read = tuple(min(x, y * k) for x, y, k in zip(inputs[2:], outputs[2:], weight[2:], strict=True))

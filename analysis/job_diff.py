@@ -41,7 +41,7 @@ class PartTotals:
 
 @dataclass(frozen=True)
 class ComparedRank:
-    """What a comparison of two jobs needs from one rank: only a few KB, even if the trace is large."""
+    """Summary of one rank for comparing two jobs. It takes only a few KB, even if the trace is large."""
 
     devices: str  # names of the devices of this rank
     iterations: int

@@ -34,7 +34,7 @@ _LEAST_SHARE = 0.02  # Minimum deviation of an outlier from the median, as a sha
 
 
 class RankNumbers(Row):
-    """Key figures of one rank. If start times are missing, times are sums of durations, and some are null."""
+    """Key figures of one rank. If start times are missing, times are sums of durations or null."""
 
     rank: int = column("number", "Rank number.")
     file: str = column("name", "File of the trace.")
@@ -105,7 +105,7 @@ class NamedTotals:
 
 @dataclass(frozen=True)
 class RankContribution:
-    """What the tables of a job need from one rank: only a few KB, even if the trace is large."""
+    """Summary of one rank for the tables of its job. It takes only a few KB, even if the trace is large."""
 
     numbers: RankNumbers
     kernels: NamedTotals
@@ -118,7 +118,7 @@ class RankContribution:
 
 
 def rank_contribution(trace: Trace, annotation: str | None = None) -> RankContribution:
-    """Return the data of one rank; its rank number is set later. `annotation` is part of iteration names."""
+    """Return the data of one rank; its rank number is set later. `annotation` selects the iterations by name."""
     trace = with_unattached(trace)
     uses, steps, host = device_use(trace), iterations(trace, annotation), host_ops(trace)
     own = communications(trace)
@@ -291,7 +291,7 @@ def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
 def job_collectives(
     ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
 ) -> tuple[Table[JobCollective], Table[RankLateness]]:
-    """Return the collectives by time, and the lateness of each rank, latest first; both empty if times are missing.
+    """Return the collectives by time, and the ranks by lateness, latest first; both are empty if times are missing.
 
     Args:
         offsets: maps each rank to the ns by which its clock is ahead; None derives them from the collectives

@@ -98,12 +98,12 @@ def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) ->
     """Return a mask of the GPU events that moved their bytes to and from device memory.
 
     Data that fits in the last-level cache may stay there. An event that is faster than device memory is assumed to be
-    cached if the cache can explain the speed. The cache may hold as much of the inputs before the event, and of the
-    outputs after the event, as its size allows. The mask is False for events on devices that are not in `devices` (see
-    `find_devices`).
+    cached if the cache can explain the speed. The cache may be full of inputs before the event, and full of outputs
+    after the event. The mask is False for events on devices that are not in `devices` (see `find_devices`).
 
     Args:
-        size: bytes of each event, int64; −1 if unknown."""
+        size: bytes of each event, int64; −1 if unknown.
+    """
     gpu, found = trace.gpu, np.zeros(len(trace.gpu), np.bool_)
     for number, device in devices.items():
         cache, passes = device.l2_bytes or 0, gpu.dur * (device.bytes_per_second / 1e9)
@@ -132,7 +132,7 @@ def kernel_table(
         number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        # Without a known peak, the FLOPs of elementwise kernels are left out, so that memory is reported as the limit.
+        # Leave out the FLOPs of elementwise kernels if the peak is unknown. Otherwise, memory could not be the limit.
         bounds = against_peaks(device, peak, done[row] if peak else products[row], moved[row], passed[row])
         kernel = number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row]
         (flops, flops_ns), (size, size_ns) = done[row], moved[row]
@@ -141,7 +141,7 @@ def kernel_table(
     return rows
 
 
-_Amount = tuple[int | None, int]  # sum over events with known values, and their total ns; (None, 0) if there are none
+_Amount = tuple[int | None, int]  # total over events with known values, and the ns of these events; (None, 0) if none
 
 
 def against_peaks(
@@ -250,7 +250,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:
-    """Return the GEMM code of each call (−1 if it is not a GEMM), and the operator and dimensions of each code."""
+    """Return each call's GEMM code (−1 if it is not a GEMM), and each code's operator and dimensions."""
     calls = trace.attribution.calls
     known: dict[tuple[str, Product], int] = {}
     codes = np.full(len(call), -1, np.int64)
@@ -262,7 +262,7 @@ def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str,
 
 
 def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> IntColumn:
-    """Return the minimum time of each GPU event in ns, limited by the peak FLOP/s or by the peak bandwidth.
+    """Return the minimum time (ns) that every GPU event needs at the peak FLOP/s and at the peak bandwidth.
 
     The minimum never exceeds the event's duration. It is −1 for cached data, for copies over a bus, and if the FLOPs,
     the bytes or the peak are unknown."""

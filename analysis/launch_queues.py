@@ -19,7 +19,7 @@ from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .table import Row, Table, column, derived
 
-# Maximum gap between two kernels that counts as a delay of the device itself.
+# Maximum gap between two kernels that is attributed to the device itself.
 # HTA documents its `consecutive_kernel_delay` of 30 as ns but compares it with µs. See
 # `_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py.
 KERNEL_DELAY_NS = 30_000

@@ -84,7 +84,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     np.subtract.at(self_ns, place[regions[inside[inside >= 0]]], host[inside >= 0])
     count = np.bincount(place[regions], minlength=len(paths))
     instances = np.bincount(of_path[distinct(path[regions])], minlength=len(paths))
-    by_stacks = np.flatnonzero(instances == 0)[1:]  # skip the first path, which is empty
+    by_stacks = np.flatnonzero(instances == 0)[1:]  # skip the first path (the root)
     if len(by_stacks):
         ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))
         own_host = sums(place[ops], (calls.end - calls.ts)[ops], len(paths))
@@ -146,7 +146,7 @@ def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> Int
 
 
 def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, ...]]], IntColumn]:
-    """Return each distinct class path with the row of its parent, and a row for each path of the hierarchy."""
+    """Return the distinct class paths, each with its parent's row, and each hierarchy path's row in this list."""
     paths: list[tuple[int, tuple[str, ...]]] = [(-1, ())]
     known: dict[tuple[int, str], int] = {}
     of_path = np.zeros(len(tree.tree_parent), np.int64)
@@ -164,7 +164,7 @@ def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, .
 def _annotated(
     trace: Trace, paths: list[tuple[int, tuple[str, ...]]]
 ) -> tuple[IntColumn, IntColumn, dict[int, set[str]]]:
-    """Return the GPU events that have a module from a graph annotation, the row of each event, and the modules per row.
+    """Return the GPU events with a module from a graph annotation, each event's row, and each row's modules.
 
     Adds a row to `paths` for each part of a qualified name, such as "layers[*]" and "mlp" for "layers.0.mlp".
     """

@@ -23,7 +23,7 @@ POINTWISE = (
     " sigmoid_backward sign silu silu_backward sin softplus softplus_backward sqrt square sub tanh tanh_backward"
     " threshold threshold_backward tril triu where"
 )
-# The first output of these operators has the shape of the first input. Their other outputs are small and omitted.
+# Operators with a first output that has the shape of the first input. Other outputs are small and omitted.
 NORMALIZATIONS = (
     "_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm"
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"

@@ -22,9 +22,9 @@ _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 class SourceRow(Row):
     """One source line of the program.
 
-    A call or launch belongs to the innermost line of your own code (`Op.source`) that is running or, if none of your
-    code is running, to the innermost line of all. Backward work belongs to the line of the forward operator. If a
-    compiler fused work from several lines, the work is divided equally among them.
+    A call or launch belongs to the innermost running line of your own code (`Op.source`). If none of your code is
+    running, it belongs to the innermost line of any code. Backward work belongs to the line of the forward operator. If
+    a compiler fused work from several lines, the work is divided equally among them.
     """
 
     file: str = inferred("name", "Path of the source file.")
@@ -141,8 +141,8 @@ def idle_before(trace: Trace) -> IntColumn:
 class LineWork:
     """The source lines that caused each call and each GPU event.
 
-    `of_call` contains the line of each call (index into `Trace.source_table`; −1 if unknown). The arrays `event`,
-    `line`, `share` and `entry` (stack entry) have one element per pair of a GPU event and a line that caused it.
+    `of_call` contains each call's line (index into `Trace.source_table`; −1 if unknown). The arrays `event`, `line`,
+    `share` and `entry` (stack entry) have one element per pair of a GPU event and a line that caused it.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -182,11 +182,11 @@ class LineWork:
 def _stacks_of(
     trace: Trace, source: IntColumn, first: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-    """Return three arrays with one element for each stack of each call or event: its position, stack entry and share.
+    """Return three arrays with one element per call or event and stack: position of the item, stack entry, and share.
 
     An item with several stacks has one element per source line, with equal shares. Other items have one element, with
-    the stack entry in `first`. `source` contains the row of each item; in `source` and `first`, −1 means that there is
-    none."""
+    the stack entry in `first`. `source` contains the items' rows. In `source` and `first`, −1 means that there is none.
+    """
     stacks, of_entry = trace.stacks, trace.source_table.of_entry
     begin = np.searchsorted(stacks.row, source)
     several = np.flatnonzero((source >= 0) & (np.searchsorted(stacks.row, source, side="right") - begin > 1))

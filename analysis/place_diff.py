@@ -28,7 +28,7 @@ from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MOST_PAIRS = 1_000_000  # in functions with more pairs of lines, lines are paired by line number
+_MOST_PAIRS = 1_000_000  # larger functions (pairs of lines) are aligned by line number
 _SIMILAR = 0.5  # Two files with different names are matched if at least this share of their functions is identical.
 _Operators = tuple[tuple[str, int], ...]  # the operators that a line calls, and the number of calls per iteration
 
@@ -273,7 +273,7 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
 
 
 def _names(analysis: Analysis, names: StringTable) -> IntColumn:
-    """Return the name code of each call. Annotations lose their running numbers."""
+    """Return each call's name code. Annotations lose their running numbers."""
     trace = analysis.trace
     plain = names.codes(list(trace.names)).astype(np.int64)
     families = names.codes(list(map(family_of, trace.names))).astype(np.int64)

@@ -36,7 +36,7 @@ def _like_rows(tensors: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def moved_by_norm(signature: Signature) -> int | None:
-    """Return the bytes of `rms_norm(result, input, weight, …)`, or of a similar operator that returns the result."""
+    """Return the bytes of `rms_norm(result, input, weight, …)`, or of a similar operator that returns its result."""
     tensors = signature.tensors
     returned = signature.outputs or (tensors[:1] if len(_like_rows(tensors)) == 1 else ())
     return total_bytes((*tensors, *returned))
@@ -227,9 +227,9 @@ def library_product(name: str, signature: Signature) -> LibraryProduct | None:
 
     Libraries order arguments differently. Rows have the shape (…, k). Weights have the shape (n, k) or (k, n). One
     element may pack several values along k. It may also pack them along n, if another argument shows n: the result (…,
-    n), the scales (…, n), or the numbers m, n, k. If several pairs of tensors fit, the best one is a pair for which the
-    result fits, then one for which another tensor shows n, then one in which the weights directly follow the rows, then
-    the one with the largest k (because scales also fit each other)."""
+    n), the scales (…, n), or the numbers m, n, k. If several pairs of tensors fit, these criteria select one, in this
+    order: a tensor has the shape of the result, another tensor shows n, the weights directly follow the rows, k is the
+    largest (because scales also fit each other)."""
     tensors = [one for one in signature.tensors if len(one.shape) >= 2 and one.numel]
     numbers = [argument.value for argument in signature.inputs if type(argument.value) is int]
     wide = 2 if _FOUR_BITS.search(name) else 1

@@ -72,9 +72,9 @@ def storages_of(trace: Trace) -> Storages:
 
 
 def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn, IntColumn, npt.NDArray[np.bool_]]:
-    """Return the uses of storages by storage and time, as three arrays: call, position in `tensors`, and a flag.
+    """Return the uses of storages, sorted by storage and time, as three arrays: call, index in `tensors`, and flag.
 
-    A call uses its inputs when it starts and its outputs when it ends. Entries with the flag are not uses. They mark
+    A call uses its inputs when it starts and its outputs when it ends. An entry with the flag is not a use. It marks
     the start of a call that returns a storage without having received it. The argument `call` contains the call of each
     tensor."""
     calls, output = trace.calls, tensors.output

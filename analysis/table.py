@@ -44,14 +44,14 @@ _DTYPES = {"int": "int64", "float": "float64", "bool": "bool"}
 
 class Column(NamedTuple):
     name: str
-    # Unit: ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, count, yes/no, text, name, number or share.
+    # The unit: ns, bytes, bytes/s, flop, flop/s, flop/byte, tokens, count, yes/no, text, name, number or share.
     # A name is recorded text, a number identifies something such as a rank, and a share of 1 means 100%.
     unit: str
     dtype: str  # "int64", "float64", "bool" or "text"
     null: bool
     certainty: str
     doc: str
-    heading: str  # heading in the terminal and on the page, where the unit is added
+    heading: str  # heading without the unit, for the terminal and the page
 
     @classmethod
     def of(cls, name: str, declared: _Declared, annotation: Any, doc: str = "") -> Column:

@@ -62,7 +62,7 @@ class DiffRow(Row):
 
 @dataclass(frozen=True)
 class Difference(Suggests):
-    """A comparison of two traces. The rows of each table are sorted by change, greatest first."""
+    """A comparison of two traces. The rows of every table are sorted by change, greatest first."""
 
     a: str
     b: str
@@ -137,7 +137,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
 
 
 def _by_phase(trace: Trace, part: _ComparedPart, on_gpu: bool) -> dict[str, Side]:
-    """Return the GPU time of each phase or, if not `on_gpu`, the CPU time of its operators without their callees."""
+    """Return the GPU time per phase or, if not `on_gpu`, the CPU self time of the operators in the phase."""
     if on_gpu:
         phase, ns = np.asarray(trace.origin.gpu_phase)[part.events], np.asarray(trace.gpu.dur)[part.events]
     else:
@@ -159,7 +159,7 @@ def _latency(analysis: Analysis, per_iteration: bool) -> float:
 
 
 def regressions(difference: Difference, limit: float) -> list[str]:
-    """Return a sentence for the GPU time, and for the latency, if B exceeds A by more than a limit (0.05 means 5%)."""
+    """Return sentences about GPU time and latency if they are over the limit: 0.05 allows B to be 5% slower than A."""
     span = "time of an iteration" if difference.per_iteration else "time of the whole trace"
     device = "device time", difference.total_a, difference.total_b
     pairs = (device, (span, difference.latency_a, difference.latency_b))

@@ -17,7 +17,7 @@ BUDGETS = {
     "converters": 7_230,  # plan: 7,500
     "timeline": 5_450,  # plan: 5,500
     "cli": 4_052,  # plan: 3,600
-    "analysis": 13_597,  # plan: 14,000
+    "analysis": 13_596,  # plan: 14,000
     "report": 2_750,  # plan: 2,000
     "planning": 15_080,  # plan: 14,500
 }

@@ -122,7 +122,7 @@ class Case:
 
     @property
     def timelines(self) -> tuple[Replay, ...]:
-        """Replays that gains are estimated on. The first replay assumes the usual profiler overhead."""
+        """Replays for estimating gains. The first replay assumes the usual profiler overhead."""
         return self.unrecorded or (self.base,)
 
     @property
@@ -152,7 +152,7 @@ class Case:
 
     @property
     def bounds(self) -> IntColumn:
-        """Minimum time of each event of `analysis.trace.gpu` at the device peaks, int64 ns; −1 if unknown."""
+        """Minimum time at the device peaks for every event in `analysis.trace.gpu`, int64 ns; −1 if unknown."""
         return self.all_bounds[0]
 
     def once(self, make: Callable[[Case], _Made], name: str) -> _Made:
@@ -164,7 +164,7 @@ class Case:
 
     @cached_property
     def row_bounds(self) -> IntColumn:
-        """Minimum time of each row of `graph` at the device peaks, int64 ns; −1 if unknown."""
+        """Minimum time at the device peaks for every row of `graph`, int64 ns; −1 if unknown."""
         parts = []
         for trace, analysis, bounds in zip(self.traces, self.analyses, self.all_bounds, strict=True):
             part, source = np.full(len(trace), -1, np.int64), analysis.trace.gpu.source

@@ -174,7 +174,7 @@ class EagerAttention(OfWorstRank):
     """Eager attention runs GEMM, softmax and GEMM as separate operators, and moves all scores through memory.
 
     The gain assumes one fused operator per attention, with the usual share of the device peaks (`_SHARES`). If no peak
-    is known, the fused operator is assumed to take about as long as both GEMMs.
+    is known, the fused operator is assumed to take about the time of both GEMMs.
     """
 
     id = "eager-attention"

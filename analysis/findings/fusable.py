@@ -131,7 +131,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # `Copies` reports changes of layout.
     found: list[FusableChain] = []
     chain: list[int] = []
-    before = np.cumsum(~shapes.on_numbers)  # running count of the items that work on tensors, not on Python numbers
+    before = np.cumsum(~shapes.on_numbers)  # running count of items, without operators on Python numbers
     for item in np.flatnonzero(fits & ~shapes.on_numbers).tolist():
         if chain and (
             before[item] - before[chain[-1]] > 1
@@ -149,7 +149,7 @@ def _continues(items: WorkItems, shapes: _Shapes, chain: list[int], item: int, *
     if items.lane[last] != items.lane[item] or len(chain) >= _LONGEST:
         return False
     if optimizer and shapes.of[item] == shapes.of[chain[0]]:
-        return False  # The item updates the next parameter, which has the same shape.
+        return False  # This item updates another parameter of the same shape.
     return shapes.follows(last, item)
 
 

@@ -130,7 +130,7 @@ def host_gaps(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 class LongestGap(OfWorstRank):
-    """The device once waits for the host longer than in all other such waits together."""
+    """One wait of the device for the host that is longer than all of the other waits together."""
 
     id = "longest-gap"
 
@@ -204,7 +204,7 @@ def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntCo
 
 
 def calls_once(trace: Trace, name: str) -> bool:
-    """Return whether one call with this name takes much longer than the other calls, as on first use."""
+    """Return whether one call with this name takes over ten times the median, which suggests a cost of first use."""
     mine = trace.calls.name == trace.name_codes[name]
     taken = trace.calls.dur[mine]
     return len(taken) < 2 or bool(taken.max() > 10 * np.median(taken))
@@ -314,7 +314,7 @@ class SynchronizingCalls(OfWorstRank):
 
 
 def waiting_calls(trace: Trace) -> IntColumn:
-    """Return the positions in `Trace.runtime` of synchronizations and blocking copies, which wait for the device."""
+    """Return the positions in `Trace.runtime` of synchronizations and blocking copies. They wait for the device."""
     waits = np.flatnonzero(matching(trace.runtime.name, trace.names, SYNCHRONIZE.search))
     return distinct(np.concatenate([waits, trace.gpu.runtime[blocked_copies(trace)]]))
 

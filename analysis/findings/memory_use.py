@@ -27,7 +27,7 @@ _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
 )
-# Minimum host time of these calls, as a share of the makespan. Device idle time that they cause is not included.
+# Minimum host time of these calls, as a share of the makespan. Device idle time is not included.
 _LEAST_HOST = 0.005
 _NEARLY_FULL = 0.9  # if more of the memory is reserved, allocators free and retry, and fragmentation matters
 # Minimum share of reserved memory that is unused at the peak. Rounding to 2 and 20 MB leaves up to 10% unused.

@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"_\d+$|(?<=\.)\d+(?=\.|$)")
 
 
 def place_of(trace: Trace, rows: IntColumn, **known: Any) -> Where:
-    """Return `where_of`. If no single module has half of the time, return a module path without indices.
+    """Like `where_of`, but use a module path without indices if no single module has half of the time.
 
     Example:
         >>> place_of(trace, trace.gpu.source[:1]) == where_of(trace, trace.gpu.source[:1])

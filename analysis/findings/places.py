@@ -1,4 +1,4 @@
-"""Find where time is spent: the source line, module, operator and kernel with most of the time of some rows."""
+"""Find where some rows of a trace spend their time: the main source line, module, operator and kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 def where_of(
     trace: Trace, rows: IntColumn, *, rank: int | None = None, weights: IntColumn | None = None, **known: Any
 ) -> Where:
-    """Return the source line, module, operator, kernel and phase with most of the time of some rows.
+    """Return the source line, module, operator, kernel and phase in which these rows spend most of their time.
 
     Args:
         rows: int64 rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is ignored.

@@ -1,4 +1,4 @@
-"""Estimate the gain of each candidate by replaying the trace with and without the suggested change."""
+"""Estimate the candidates' gains by replaying the trace with and without the suggested changes."""
 
 from __future__ import annotations
 

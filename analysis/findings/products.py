@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .case import Case
 
 # A GEMM is slow if it reaches less than this share of its bound. For large aligned sizes, libraries reach 60 to 80%.
-# Power limits, clocks or a partly filled last wave of tiles may explain shares between 40 and 60%.
+# Power limits, clocks or a partly filled last wave of tiles may explain 40 to 60%.
 _SLOW = 0.4
 # Share of the bound that GEMMs of suitable sizes reach: low, usual, high.
 _REACHED = (0.35, 0.55, 0.8)

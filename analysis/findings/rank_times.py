@@ -53,21 +53,21 @@ class RankTimes:
 
     @cached_property
     def exposed(self) -> IntColumn:
-        """Time of each communication in which all ranks have arrived and this rank computes nothing, int64 ns."""
+        """For every communication, the time after all ranks arrive in which this rank computes nothing, int64 ns."""
         return uncovered(self.compute, np.minimum(self.start + self.wait, self.end), self.end)
 
     @property
     def transfer(self) -> IntColumn:
-        """Time from the arrival of the last rank to the end of each communication, int64 ns."""
+        """For every communication, the time from the arrival of the last rank to the end, int64 ns."""
         transfer: IntColumn = np.maximum(self.end - self.start - self.wait, 0)
         return transfer
 
     def moving(self, at: IntColumn) -> Intervals:
-        """Return the intervals in which any of these communications transfers data."""
+        """Return the intervals in which at least one communication in `at` transfers data."""
         return union(np.minimum(self.start + self.wait, self.end)[at], self.end[at])
 
     def exposed_ns(self, at: IntColumn) -> int:
-        """Return the time (ns) in which any of these communications transfers data while the rank computes nothing."""
+        """Return the time (ns) in which the rank computes nothing while a communication in `at` transfers data."""
         moving = self.moving(at)
         return int(uncovered(self.compute, moving.start, moving.end).sum())
 

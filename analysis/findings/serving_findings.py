@@ -23,10 +23,10 @@ FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before the fir
 # Minimum share of padding among the tokens of padded steps.
 # Captured sizes grow by 8, so large batches always contain a few padding tokens.
 PADDED = 0.1
-# Minimum share of the time from first to last event that the device is idle, in steps with graphs.
+# Minimum idle share of the time from the first to the last GPU event of steps with graphs.
 # If an engine prepares the next step while the device works, the idle share stays lower.
 GAPS = 0.1
-KNOWN = 0.8  # minimum share of decode time in kernels with a known bound; a roofline for less is meaningless
+KNOWN = 0.8  # minimum share of the decode time that needs a known bound for a meaningful roofline
 FAR = 0.4  # Decode below this share of the roofline is slow. Paged attention and small kernels never reach the peak.
 REACHED = 0.7  # Well-tuned decode with large batches reaches this share, so the replay scales the kernels to it.
 _GRAPH_LAUNCH = re.compile("GraphLaunch")

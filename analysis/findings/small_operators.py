@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Minimum number of rounds of a loop. Loops with fewer rounds are often the layers of a model.
 _LEAST_ROUNDS = 8
-# Maximum number of loops with replayed Python time, longest first. Each loop costs a pass over the graph.
+# Maximum number of loops to replay, longest first. Each loop costs a pass over the graph.
 _MOST_WINDOWS = 16
 # Maximum number of operators per round.
 _MOST_PERIOD = 4
@@ -115,7 +115,7 @@ def _eligible(items: WorkItems) -> IntColumn:
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
     count = len(key)
-    ends = np.full(count, count)  # where the repetition that starts at each operator ends
+    ends = np.full(count, count)  # for each operator: end of the repetition that it starts
     same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
     ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
     length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)

@@ -101,7 +101,7 @@ class WorkItems:
 
     @cached_property
     def siblings(self) -> tuple[IntColumn, IntColumn]:
-        """Operators sorted by caller, thread and time, and the position of each call in this order (−1 if none)."""
+        """Operators sorted by caller, thread and time, and each call's position in this order (−1 if none)."""
         calls = self.trace.calls
         ops = np.flatnonzero(calls.kind == OP)
         order = ops[np.lexsort((ops, calls.thread[ops], calls.parent[ops]))]
@@ -115,7 +115,7 @@ class WorkItems:
 
     @cached_property
     def kernel_name(self) -> npt.NDArray[np.int32]:
-        """Name code of each item's longest kernel (the first if several are longest) or, on a CPU, of its operator."""
+        """Name code for every item: of its longest kernel (the first one on ties) or, on a CPU, of its operator."""
         gpu, calls = self.trace.gpu, self.trace.calls
         ns = (gpu.dur if self.on_device else calls.end - calls.ts)[self.event]
         item = np.repeat(np.arange(len(self)), np.diff(self.first))
@@ -135,7 +135,7 @@ class WorkItems:
 
     @cached_property
     def on_numbers(self) -> npt.NDArray[np.bool_]:
-        """Mask of the items whose tensors all have one element. PyTorch creates such tensors for Python numbers."""
+        """Mask of items that only have one-element tensors. PyTorch creates such tensors for Python numbers."""
         scalar = np.append([_is_scalar(signature) for signature in self.trace.signatures], False).astype(np.bool_)
         found: npt.NDArray[np.bool_] = scalar[self.signature_code]
         return found
