@@ -1,10 +1,8 @@
 """Kineto traces of several ranks merged into one file: each rank reads back as from a file of its own."""
 
-import copy
 import pickle
-import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,65 +17,8 @@ from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.schemas.text.file_ranks import ProcessRank, SeveralRanksError
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
-from support import Document, call, kineto_document, read_json, shared_case
-
-OPS = ("aten::mm", "aten::add", "aten::relu", "aten::sum", "aten::mul")
-Merge = Callable[[Sequence[Document]], Document]
-
-
-def rank_document(rank: int, *, device: int | None = None, calls: int = 30) -> Document:
-    """A rank's trace; correlations, ids of operators and of flows begin anew in each."""
-    rng, pid, gpu = random.Random(rank), 100 + rank, rank if device is None else device
-    host: list[Document] = []
-    work: list[Document] = []
-    ts = 0.0
-    for k in range(calls):
-        ts += 100 + rng.randrange(50)
-        name, ids = rng.choice(OPS), {"External id": k + 1}
-        common = {"ph": "X", "pid": pid, "tid": pid}
-        host.append({**common, "cat": "cpu_op", "name": name, "ts": ts, "dur": 20, "args": ids})
-        args = {**ids, "correlation": 1000 + k}
-        call = {**common, "name": "cudaLaunchKernel", "ts": ts + 5, "dur": 5, "args": args}
-        work.append({**call, "cat": "cuda_runtime"})
-        kernel = {"ph": "X", "cat": "kernel", "name": f"kernel_{name}", "pid": gpu, "tid": 7, "ts": ts + 30}
-        work.append({**kernel, "dur": 10 + rank, "args": {**args, "device": gpu, "stream": 7}})
-        flow = {"cat": "ac2g", "name": "ac2g", "id": 1000 + k}
-        work += [{"ph": "s", **flow, "pid": pid, "tid": pid, "ts": ts + 5}]
-        work += [{"ph": "f", **flow, "pid": gpu, "tid": 7, "ts": ts + 30, "bp": "e"}]
-    window = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}
-    work.append({**window, "ts": 0, "dur": ts})
-    return kineto_document([*host, *work], distributedInfo={"rank": rank, "world_size": 2})
-
-
-def plainly(ranks: Sequence[Document]) -> Document:
-    return {**ranks[0], "traceEvents": [event for rank in ranks for event in rank["traceEvents"]]}
-
-
-def labeled(ranks: Sequence[Document]) -> Document:
-    """As SGLang merges."""
-    return plainly([
-        {**rank, "traceEvents": [{**event, "pid": f"[TP{k:02d}] {event['pid']}"} for event in rank["traceEvents"]]}
-        for k, rank in enumerate(ranks)
-    ])  # fmt: skip
-
-
-def shifted(ranks: Sequence[Document]) -> Document:
-    """As TraceLens merges: numbers of each rank differ."""
-    merged = copy.deepcopy([rank["traceEvents"] for rank in ranks])
-    for k, events in enumerate(merged):
-        for event in events:
-            for holder, key in ((event, "pid"), (event, "id"), (event.get("args", {}), "correlation")):
-                if isinstance(holder.get(key), int):
-                    holder[key] += k * 10**8
-    return {**ranks[0], "traceEvents": [event for events in merged for event in events]}
-
-
-def by_time(merge: Merge) -> Merge:
-    def merged(ranks: Sequence[Document]) -> Document:
-        document = merge(ranks)
-        return {**document, "traceEvents": sorted(document["traceEvents"], key=lambda event: float(event["ts"]))}
-
-    return merged
+from kineto_layouts import MERGES, Merge, by_time, labeled, plainly, rank_document
+from support import Document, call, read_json, shared_case
 
 
 def parts(document: Document) -> list[KinetoTrace]:
@@ -90,9 +31,6 @@ def tables(timeline: KinetoTrace) -> Any:
 
 def operators(trace: Trace) -> list[tuple[str, int, int]]:
     return sorted((row.label, row.count, row.total_ns) for row in analyze(trace).breakdown)
-
-
-MERGES = {"plainly": plainly, "labeled": labeled, "shifted": shifted, "by time": by_time(plainly)}
 
 
 def assert_told_apart(merged: Document, ranks: Sequence[Document]) -> None:
