@@ -44,7 +44,6 @@ DAMAGED: dict[str, Callable[[bytes], bytes]] = {
     "no colons": lambda text: text.replace(b'"name": "aten::', b'"name" : "aten\\u003a:'),
 }  # fmt: skip
 RECORDED = ("compiled/breaks", "gpu/graphs.capture", "gpu/graphs", "findings/item/before", "pairs/two_threads")
-VERSION = rb'"tool_version": ?"[^"]*"'
 CASES = ("recorded", "written", "damaged", "sets", "nsys", "layouts", "made", "mutated", "redacted")
 
 
@@ -233,7 +232,7 @@ SETS = {
 
 def _written(label: str, source: Any) -> list[str]:
     try:
-        return [f"{label} {digest(re.sub(VERSION, b'', b''.join(etplus.link(*source).chunks())))}"]
+        return [f"{label} {digest(plain_text(etplus.link(*source)))}"]
     except EtplusError as error:
         return [f"{label}: {type(error).__name__}"]
 
@@ -249,9 +248,9 @@ def _read(label: str, source: Any) -> list[str]:
 
 
 def _lines(label: str, trace: Trace) -> Iterator[str]:
-    yield from flat(label, _columns(trace))
+    yield from flat(label, columns(trace))
     for name in ("nodes", "memory", "unattached", "steps", "calls", "gpu", "runtime", "stacks", "generated"):
-        yield from flat(f"{label} {name}", _columns(getattr(trace, name)))
+        yield from flat(f"{label} {name}", columns(getattr(trace, name)))
     yield from flat(f"{label} comm", {row: msgspec.to_builtins(comm.members()) for row, comm in trace.comm.items()})
     yield from flat(f"{label} signatures", [repr(signature) for signature in trace.signatures])
     yield from flat(f"{label} summary", trace.summary)
@@ -264,12 +263,17 @@ def _lines(label: str, trace: Trace) -> Iterator[str]:
     written = [*events, *others, header(trace, 5), [*kineto_threads_of(trace).items()]]
     yield from (f"{label} event {orjson.dumps(one, option=orjson.OPT_NON_STR_KEYS).decode()}" for one in written[:200])
     yield digest(orjson.dumps(written, option=orjson.OPT_NON_STR_KEYS))
-    records = re.sub(VERSION, b"", b"".join(trace.chunks()))
+    records = plain_text(trace)
     yield from flat(f"{label} records", records.decode("latin-1").split("{")[:200])
     yield from flat(f"{label} records", [records.decode("latin-1").split("{")])
 
 
-def _columns(table: Any) -> dict[str, Any]:
+def plain_text(trace: Trace) -> bytes:
+    """The ET+ of a trace, the version masked."""
+    return re.sub(rb'"tool_version": ?"[^"]*"', b"", b"".join(trace.chunks()))
+
+
+def columns(table: Any) -> dict[str, Any]:
     """The arrays, numbers and texts that an object holds."""
     kinds = (np.ndarray, int, str, list, tuple, dict)
     names = [name for name in dir(type(table)) if not name.startswith("_")] if not hasattr(table, "__dict__") else []

@@ -2,8 +2,9 @@
 Look at `git diff` and at the output of the tests first.
 
 `tests/golden/NAME.etplus.json.gz` is the ET+ of a fixture pair, with the version masked. Each folder in `LINES` holds
-files with one line per value, such as `reading` (columns of files), `converting`, `analysis`, `report`, `timeline`, and
-for planning `measure` (recorded calls), `reshape` (related shapes) and `reshard` (plans and each rank's program).
+files with one line per value, such as `reading` (columns of files), `linking`, `converting`, `analysis`, `report`,
+`timeline`, and for planning `measure` (recorded calls), `reshape` (related shapes) and `reshard` (plans and each rank's
+program).
 """
 
 import gzip
@@ -16,6 +17,7 @@ from pathlib import Path
 import etplus
 import golden_analysis
 import golden_converting
+import golden_linking
 import golden_reading
 import golden_timeline
 import msgspec
@@ -221,6 +223,7 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
     "report": (golden_analysis.PAGES, golden_analysis.report_lines),
     "converting": (golden_converting.CASES, golden_converting.converting_lines),
     "reading": (golden_reading.CASES, golden_reading.reading_lines),
+    "linking": (golden_linking.CASES, golden_linking.linking_lines),
     "timeline": (golden_timeline.CASES, golden_timeline.timeline_lines),
     "networks": (("networks",), golden_timeline.network_lines),
 }
