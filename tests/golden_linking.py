@@ -15,7 +15,7 @@ from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from golden_analysis import digest, flat
 from golden_reading import SMALL, columns, plain_text
-from kineto_layouts import made_job
+from kineto_layouts import LAYOUTS, made_job
 from made_host_jobs import HOST_JOBS
 from mutations import ARRAY, MUTATIONS
 from repeated_steps import Work, layer, recorded, training
@@ -82,6 +82,7 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
                 for way in sorted(MUTATIONS[kind].keys() & set(_DISORDER)):
                     data = MUTATIONS[kind][way](way, text, kind, random.Random(f"linking {way}")).data
                     yield f"{kind}, {way}", _link(*(texts | {kind: data}).values())
+            yield "ROCm", _link(None, LAYOUTS["ROCm"]())
             yield "no launches", _link(None, orjson.dumps(kineto_document(made_job()[1::2])))
 
 

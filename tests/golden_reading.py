@@ -82,7 +82,7 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
             for way, merge in MERGES.items():
                 yield way, orjson.dumps(merge([rank_document(0, calls=7), rank_document(1, calls=5)]))
             ranks = [etplus.load(orjson.dumps(rank_document(rank, calls=6))) for rank in range(2)]
-            for file in ("job.perfetto.json", "job.parquet"):
+            for file in ("job.perfetto.json", "job.pftrace", "job.parquet"):
                 etplus.convert(ranks, folder / file)
                 yield file, folder / file
         case "made":
@@ -193,6 +193,13 @@ def _packets() -> bytes:
     made = Maker()
     made.thread(1, 100, 101)
     made.thread(2, 100, 102)
+    for number, (name, above, pid) in enumerate((("queue", 9, 0), ("own", 0, 200), ("", 4, 0), ("below", 1, 0)), 3):
+        descriptor = made.packet().track_descriptor
+        descriptor.uuid, descriptor.name, descriptor.parent_uuid = number, name, above
+        if pid:
+            descriptor.process.pid = pid
+        made.begin(NS + number, number, "cpu_op", f"op{number}")
+        made.end(NS + number + 1, number)
     begins = ((1, "cpu_op"), (1, "user_annotation"), (2, "cuda_runtime"), (2, "python_function"))
     for at, (track, kind) in enumerate(begins):
         made.begin(NS + 10 * at, track, kind, f"{kind}_{at}", **{"External id": at, "Concrete Inputs": '["1", ""]'})
@@ -224,9 +231,15 @@ def _nodes() -> list[pb.Node]:
     ]  # fmt: skip
 
 
+def _timed(nodes: list[pb.Node]) -> list[pb.Node]:
+    for node in nodes:
+        node.start_time_micros = 10 * node.id
+    return nodes
+
+
 SETS = {
     "data parallel": data_parallel(2, layers=2, steps=1), "pipeline": pipeline(2), "symbolic": symbolic(2),
-    "all": [_nodes()],
+    "all": [_nodes()], "timed": [_timed(_nodes())],
 }  # fmt: skip
 
 

@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.summary import analyze
 from etplus.linker import LinkReport, link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.kinds import GPU, UNVERIFIED
 from support import (
     GPU_CATEGORIES,
-    PID,
     Document,
     assert_valid,
     et_document,
@@ -20,7 +18,6 @@ from support import (
     kineto_document,
     ns,
     read_json,
-    shared_case,
     shared_pair,
 )
 
@@ -212,39 +209,6 @@ def test_a_repeated_correlation_goes_to_the_last_call_before_the_event() -> None
     gpu, report, _ = join(NODES, [*CPU, *calls, work(20, 1), work(60, 1), work(220, 1)])
     assert parents(gpu) == [4, 3, 5]
     assert any("have the same correlation" in warning for warning in report.warnings)
-
-
-def rocm(events: list[Event]) -> list[Event]:
-    flows = []
-    for event in events:
-        if event["cat"] in ("cuda_runtime", "kernel"):
-            number = event["args"].pop("correlation")
-            event["args"] = {"External id": number}
-            place = {"pid": 2, "tid": 0} if event["cat"] == "kernel" else {"pid": PID, "tid": 7}
-            event |= place
-            phase = "f" if event["cat"] == "kernel" else "s"
-            flows.append({"ph": phase, "cat": "ac2g", "name": "ac2g", "id": number, "ts": event["ts"], **place})
-    return [*events, *flows]
-
-
-@pytest.mark.parametrize("modern", [True, False])
-def test_rocm_files_without_correlation_are_joined_by_flows(modern: bool) -> None:
-    cpu = [op("outer", 0, 100, 1, args={"External id": 1}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
-    events = rocm([*cpu, launch(15, 41), launch(50, 42), launch(210, 43), *map(work, (60, 70, 220), (41, 42, 43))])
-    document = kineto_document(events)
-    if not modern:
-        del document["baseTimeNanoseconds"]
-    trace = link(None, orjson.dumps(document))
-    assert [kernel.op and kernel.op.name for kernel in trace.kernels] == ["inner", "outer", "last"]
-    assert set(trace.gpu.device.tolist()) == {2} and set(trace.gpu.stream.tolist()) == {0}
-    assert [kernel.launch_ns for kernel in trace.kernels] == [15_000, 50_000, 210_000]
-
-
-def test_the_case_of_rocm_without_correlation() -> None:
-    rows = analyze(link(None, shared_case("rocm-no-correlation/trace.json"))).breakdown
-    assert sorted((row.label, row.count, row.total_ns) for row in rows) == [
-        ("aten::add", 2, 70_000), ("aten::mm", 2, 50_000), ("aten::mul", 2, 90_000),
-    ]  # fmt: skip
 
 
 def test_external_id_of_the_launching_op_in_present_files() -> None:

@@ -77,28 +77,6 @@ def test_without_kinetos_numbers_the_made_link_is_no_certain_one() -> None:
     assert {trace.nodes.link[row] for row in comm_rows(trace)} == {UNVERIFIED}
 
 
-def test_a_flat_et_gets_a_flat_node() -> None:
-    et, kineto = shared_job("parallel/block.tp2")[1]
-    document = json.loads(without(et, slice(3, 4)))
-    document["schema"], document["nodes"] = "1.0.1", [flat(node) for node in document["nodes"]]
-    trace = link(json.dumps(document).encode(), kineto)
-    written = json.loads(b"".join(trace.chunks()))
-    assert_valid(written)
-    (node,) = [node for node in written["nodes"] if MADE_OF in node]
-    assert [len(node[key]) for key in ("inputs", "input_shapes", "input_types")] == [1, 1, 1]
-    assert communications(trace) == communications(link(et, kineto))
-
-
-def flat(node: dict[str, Any]) -> dict[str, Any]:
-    columns = {attr["name"]: attr["value"] for attr in node["attrs"]}
-    tensors = {
-        f"{side}{name}": node[f"{side}s"][key]
-        for side in ("input", "output")
-        for name, key in (("s", "values"), ("_shapes", "shapes"), ("_types", "types"))
-    }
-    return {"id": node["id"], "name": node["name"], "parent": node["ctrl_deps"], **columns, **tensors}
-
-
 def test_the_id_of_a_made_node_is_free_between_its_neighbors_else_behind_its_call() -> None:
     used = {3, 5, 6, 7}
     assert [_free(used, 4, high, 2) for high in (9, 8)] == [8, 4] and _free(used, 3, 5, 2) == 4 == _free(used, 3, 99, 2)

@@ -12,7 +12,6 @@ from etplus.linker.repetition import _differ, _shortest_reliable, _Trial
 from etplus.trace.counterparts import UNPAIRED_REASONS
 from etplus.trace.unattached import with_unattached
 from repeated_steps import Step, Work, layer, recorded, training
-from support import shared_case
 
 
 def pairs(trace: Trace, truth: Sequence[Work]) -> Iterator[tuple[Work, Work | None]]:
@@ -48,11 +47,6 @@ def test_every_kernel_of_a_periodic_program_has_its_repetition() -> None:
     for kernel, (work, _) in zip(trace.kernels, found, strict=False):
         assert (kernel.module or "") == work.module.removeprefix("nn.Module: ")
         assert kernel.counterpart is not None and kernel.phase == kernel.counterpart.phase
-
-
-def test_the_case_of_kernels_without_grid() -> None:
-    report = link(None, shared_case("rocm-orphans/trace.json.gz")).report
-    assert report.gpu["repetition"]["paired"] == report.gpu["repetition"]["events"] == 20
 
 
 def other_size(step: Step, at: int = 20) -> list[Work]:

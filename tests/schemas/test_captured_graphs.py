@@ -2,20 +2,16 @@
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import orjson
 import pytest
 from captured import capture_events, encode, replay_events
-from etplus import Trace, link, load
-from etplus.linker.captured_graphs import link_captured_graphs
-from etplus.linker.pipeline import read_captures
+from etplus import link
 from etplus.schemas.etplus.captured_graphs import read_captured
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import TraceFormatError
-from support import assert_valid
 
 LAUNCHES = [
     ("A", "aten::mm"), ("B", "aten::relu"), ("ncclDevKernel_AllReduce", "record_param_comms"), ("A", "aten::mm"),
@@ -35,37 +31,6 @@ def capture() -> bytes:
 
 def replay() -> bytes:
     return encode(replay_events([KERNELS, KERNELS]))
-
-
-def columns(trace: Trace) -> list[Any]:
-    ops = [(kernel.captured_by, kernel.comm) for kernel in trace.kernels]
-    return [
-        op and (op.name, op.shapes, op.dtypes, op.modules, op.link, op.evidence, op.graph, comm) for op, comm in ops
-    ]
-
-
-def same(one: Trace, other: Trace) -> None:
-    assert columns(one) == columns(other)
-    assert one.to_dict()["captured_graphs"] == other.to_dict()["captured_graphs"]
-    assert one.analyze().breakdown == other.analyze().breakdown
-
-
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    trace = link(None, replay(), graph_captures=[capture()])
-    document = trace.to_dict()
-    assert_valid(document)
-    assert document["etplus"]["version"] == "1.2" and len(document["captured_graphs"]["ops"]) == 5
-    for name in ("x.json", "x.json.gz", "x.et"):
-        trace.save(tmp_path / name)
-        same(trace, load(tmp_path / name))
-
-
-def test_a_file_that_was_linked_before_gets_the_same_graphs() -> None:
-    at_once = link(None, replay(), graph_captures=[capture()])
-    later = link_captured_graphs(read_etplus(b"".join(link(None, replay()).chunks())), read_captures([capture()]))
-    assert at_once.to_dict() == later.to_dict()
-    same(at_once, later)
-    same(later, read_etplus(b"".join(later.chunks())))
 
 
 def test_kernels_of_collectives_get_their_metadata() -> None:

@@ -8,13 +8,12 @@ import pytest
 from etplus.converters.chakra import chakra_messages, write_et
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
-from etplus.schemas.chakra.attributes import KIND_BITS, ORDER, attribute
+from etplus.schemas.chakra.attributes import KIND_BITS, ORDER
 from etplus.schemas.chakra.chakra_reader import read_et
 from etplus.schemas.chakra.stream import write_chakra
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.kinds import CPU, GPU
 from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus, gpu, linked, normal, runtime
 from same_traces import assert_saved_alike
@@ -53,41 +52,6 @@ def test_fields_without_an_attribute_of_their_own_are_columns(tmp_path: Path) ->
     assert trace.nodes.stream.tolist()[2:] == [7, 7] and trace.nodes.device.tolist()[2:] == [-1, 0]
     assert trace.nodes.inter_thread_dep.tolist()[2:] == [-1, 3] and trace.sync_dep == {3: [3]}
     assert trace.comm[2].collective == "send" and trace.comm[3].pg_name == "7"
-
-
-def foreign() -> list[pb.Node]:
-    def node(number: int, kind: int, deps: list[int], *, micros: int = 5, **values: Any) -> pb.Node:
-        attributes = [attribute(name, value) for name, value in values.items()]
-        return pb.Node(
-            id=number, name=f"n{number}", type=kind, data_deps=deps, attr=attributes,  # type: ignore[arg-type]
-            duration_micros=micros, start_time_micros=10 * number,
-        )  # fmt: skip
-
-    return [
-        node(1, pb.METADATA_NODE, []), node(2, pb.COMP_NODE, [], is_cpu_op=True, tid=1),
-        node(3, pb.COMP_NODE, [2], is_cpu_op=True, tid=1), node(4, pb.COMP_NODE, [2], is_cpu_op=True, tid=2),
-        node(5, pb.COMP_NODE, [3], stream=7), node(6, pb.COMP_NODE, [5], stream=7),
-        node(7, pb.COMM_COLL_NODE, [6], stream=20, comm_type=6, comm_size=640, pg_name="3"),
-        node(8, pb.COMM_SEND_NODE, [7], stream=20, comm_dst=1, comm_src=0, comm_tag=4, comm_size=64),
-        node(9, pb.MEM_LOAD_NODE, [8], stream=7), node(10, pb.COMP_NODE, [9], is_cpu_op=True, tid=1),
-    ]  # fmt: skip
-
-
-def test_a_foreign_file_says_what_it_can(tmp_path: Path) -> None:
-    write_chakra(tmp_path / "x.0.et", pb.GlobalMetadata(version="0.0.4"), foreign())
-    document = assert_saved_alike(read_et(tmp_path / "x.0.et"))
-    assert document.nodes.id.tolist() == [*range(1, 11)]
-    assert document.nodes.kind.tolist() == [CPU] * 4 + [GPU] * 5 + [CPU]
-    assert document.nodes.ts.tolist() == [-1, *(10_000 * number for number in range(2, 11))]
-    assert set(document.nodes.dur[1:].tolist()) == {5_000}
-    comm = document.comm
-    assert (comm[6].collective, comm[6].bytes, comm[6].pg_name) == ("all_to_all", 640, "3")
-    assert (comm[7].collective, comm[7].src_rank, comm[7].dst_rank) == ("send", 0, 1)
-    ids = document.nodes.id
-    assert {(int(ids[a]), int(ids[b]), EDGE_KINDS[k]) for a, b, k in document.edges.tolist()} == {
-        (2, 3, "thread"), (2, 4, "thread_handoff"), (3, 5, "launch"), (5, 6, "stream"), (6, 7, "event"),
-        (7, 8, "comm"), (8, 9, "event"), (9, 10, "sync"),
-    }  # fmt: skip
 
 
 def first_attribute(name: str, **value: Any) -> Callable[[list[pb.Node]], None]:

@@ -1,17 +1,11 @@
 """Kineto's form of events: categories, headers, and the text of an event with other arguments."""
 
-from typing import Any
-
 import msgspec
-import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
 from etplus.schemas.kineto.event_form import (
-    arguments,
-    category,
     counter_name,
-    decoded,
     header,
     kineto_threads_of,
     other_events,
@@ -19,48 +13,9 @@ from etplus.schemas.kineto.event_form import (
     shown_text,
     with_arguments,
 )
-from etplus.trace.index import Row
-from etplus_files import cpu, etplus, gpu, runtime, step_by_hand
+from etplus_files import etplus, step_by_hand
 from made_traces import event, kineto_of, op
 from support import PID
-
-
-def of(trace: Any, number: int) -> tuple[str, dict[str, Any]]:
-    row = Row(int(np.flatnonzero(trace.nodes.id == number)[0]))
-    (args,) = arguments(trace, np.array([row]))
-    return category(trace, row), decoded(args)
-
-
-def test_categories_and_arguments_by_kind() -> None:
-    trace = step_by_hand()
-    assert of(trace, 12) == (
-        "gpu_memcpy",
-        {"External id": 6, "device": 0, "stream": 7, "correlation": 12, "grid": [1, 1, 1], "id": 12, "dur_ns": 10_000},
-    )
-    assert of(trace, 20) == ("cuda_runtime", {"External id": 3, "correlation": 20, "id": 20, "dur_ns": 5000})
-    kind, args = of(trace, 4)
-    assert (kind, args["External id"], args["Record function id"], args["id"]) == ("cpu_op", 4, 4, 4)
-    assert "Sequence number" not in args and args["dur_ns"] == 20_000
-
-
-def test_names_of_calls_say_the_driver() -> None:
-    names = ["cuLaunchKernel", "cudaLaunchKernel", "urEnqueue", "urEnqueueKernelLaunch", "zeCommand", "zeX", "hipX"]
-    trace = etplus([cpu(3, "a", 0, 99)], [runtime(10 + k, name, k, 1) for k, name in enumerate(names)])
-    found = {trace.name_of(Row(row)): category(trace, Row(row)) for row in range(3, len(trace))}
-    assert found == {
-        "cuLaunchKernel": "cuda_driver", "cudaLaunchKernel": "cuda_runtime", "urEnqueue": "xpu_runtime",
-        "urEnqueueKernelLaunch": "xpu_runtime", "zeCommand": "xpu_runtime", "zeX": "xpu_runtime",
-        "hipX": "cuda_runtime",
-    }  # fmt: skip
-
-
-def test_annotations_and_operators_with_a_sequence_number() -> None:
-    operator = cpu(4, "aten::mm", 1, 2, seq_id=0, fw_tid=2)
-    trace = etplus([cpu(3, "forward", 0, 9, scope=7), operator, gpu(7, "k", 3, 1, stream=-1)])
-    assert of(trace, 7)[1].keys() & {"stream", "device"} == {"device"}
-    assert of(trace, 3)[0] == "user_annotation"
-    args = of(trace, 4)[1]
-    assert (args["Sequence number"], args["Fwd thread id"]) == (0, 2)
 
 
 def test_threads_of_kineto_are_those_of_its_runtime_calls() -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from chakra_sets import MB, Ranks, collective, compute, data_parallel, pipeline, symbolic, write_set
+from chakra_sets import MB, Ranks, collective, compute, data_parallel, pipeline, write_set
 from etplus import convert, load
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
@@ -23,7 +23,6 @@ from etplus.schemas.communications import find_communications
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
-from support import SHARED
 
 
 def read(folder: Path, *nodes: pb.Node, **options: str) -> Trace:
@@ -54,11 +53,6 @@ def test_the_lowest_id_of_those_that_are_ready_comes_first(tmp_path: Path) -> No
     assert trace.nodes.ts.tolist() == [20_000, 0, 30_000]
 
 
-def test_sizes_count_in_any_integer_member(tmp_path: Path) -> None:
-    trace = read(tmp_path, *symbolic(2)[0])
-    assert [(comm.bytes, comm.pg_name) for _, comm in sorted(trace.comm.items())] == [(2 * MB, "1"), (MB, "1")]
-
-
 def test_callers_span_their_callees(tmp_path: Path) -> None:
     launched = compute(9, 50, name="kernel")
     launched.ctrl_deps.append(4)
@@ -75,13 +69,6 @@ def test_a_kernel_in_ctrl_deps_is_a_dependency_and_no_caller(tmp_path: Path) -> 
     trace = read(tmp_path, compute(0, 30), collective(1, "all_gather", MB, micros=90), second)
     assert trace.nodes.ts.tolist() == [0, 0, 90_000] and trace.nodes.parent_row.tolist() == [-1, -1, -1]
     assert trace.edges[:, :2].tolist() == [[1, 2]]
-
-
-def test_recorded_start_times_are_kept(tmp_path: Path) -> None:
-    late = compute(1, 5)
-    late.start_time_micros = 40
-    trace = read(tmp_path, compute(0, 5), late)
-    assert trace.times_recorded and trace.nodes.ts.tolist() == [0, 40_000] and trace.damage == ()
 
 
 def test_etplus_of_it_says_that_times_are_predicted(tmp_path: Path) -> None:
@@ -102,15 +89,6 @@ def test_groups_are_in_a_file_next_to_the_set(name: str, tmp_path: Path) -> None
 def test_nodes_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match="node 1: waits for itself through other nodes"):
         read(tmp_path, compute(0, 5), compute(1, 5, 2), compute(2, 5, 1))
-
-
-def test_a_converted_step_lasts_as_long_as_its_stream(tmp_path: Path) -> None:
-    step = SHARED / "cases" / "et-without-times" / "step.0.et"
-    if not step.exists():
-        pytest.skip(f"no {step}")
-    trace = read_et(step)
-    assert int(trace.gpu.dur.sum()) == 17_092_000 and trace.span.length >= 17_092_000
-    assert (trace.gpu.ts[1:] >= trace.gpu.end[:-1]).all()
 
 
 def as_json(folder: Path, ranks: Ranks) -> list[str]:

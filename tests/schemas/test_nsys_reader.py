@@ -17,7 +17,7 @@ from etplus.schemas.nsys.ranges import read_range
 from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
-from nsys_files import EPOCH_NS, call, gpu, kernel, small_export
+from nsys_files import call, gpu, kernel, small_export
 
 EVALUATE = "autograd::engine::evaluate_function"
 
@@ -71,30 +71,6 @@ def test_what_emit_nvtx_writes_is_read_back(
 )  # fmt: skip
 def test_operators_modules_and_annotations(text: str, name: str, category: str) -> None:
     assert read_range(text)[:2] == (name, category)
-
-
-def test_events_as_kineto_has_them(small: Path) -> None:
-    trace = read_nsys(small)
-    assert names_of(trace, "cuda_runtime") == [
-        "cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent"
-    ]  # fmt: skip
-    assert names_of(trace, "cuda_driver") == ["cuLaunchKernel"]
-    assert names_of(trace, "gpu_memcpy") == ["Memcpy HtoD (Pinned -> Device)"]
-    assert names_of(trace, "user_annotation") == ["step", "around", "unfinished"]
-    assert names_of(trace, "nvtx_range") == ["across", "elsewhere"]
-    assert trace.base_time_ns == EPOCH_NS and trace.header_value("deviceProperties")[0]["name"] == "NVIDIA H100"
-    unfinished = trace.events.names.index("unfinished")
-    assert trace.events.dur[trace.events.name == unfinished].tolist() == [-1]
-    (first, *_) = trace.events.rows("kernel")
-    assert msgspec.json.decode(trace.events.args_of(np.array([first]))[0]) == {
-        "device": 0, "context": 1, "stream": 7, "correlation": 50, "registers per thread": 32, "shared memory": 48,
-        "grid": [4, 2, 1], "block": [128, 1, 1],
-    }  # fmt: skip
-    (wait,) = trace.events.rows("cuda_sync").tolist()
-    args = msgspec.json.decode(trace.events.args_of(np.array([wait]))[0])
-    assert (args["cuda_sync_kind"], args["wait_on_stream"], args["wait_on_cuda_event_record_corr_id"]) == (
-        "Stream Wait Event", 7, 104
-    )  # fmt: skip
 
 
 def test_a_wait_is_for_the_last_record_of_its_event_before_it() -> None:

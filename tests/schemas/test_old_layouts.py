@@ -15,7 +15,7 @@ from etplus.schemas.kineto.old_layouts import modern_events
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.trace import Trace
 from kineto_layouts import LAYOUTS, in_2021, in_pairs, made_job, rank_one, without_correlation
-from support import call, kineto_document, shared_case
+from support import call, kineto_document
 
 
 def told(trace: Trace) -> Any:
@@ -49,12 +49,6 @@ def test_two_ranks_in_one_file_have_the_tables_of_each_alone(layout: Callable[..
         assert told(load(path, rank=rank)) == told(load(orjson.dumps(kineto_document(job))))
 
 
-def test_profiler_annotations_of_2021_are_steps_and_not_operators() -> None:
-    trace = read_kineto(LAYOUTS["2021"]())
-    assert trace.account.read["user_annotation"] == 2 and trace.account.read["cpu_op"] == 12
-    assert trace.events.threads == [(70, 71), (0, 7), (0, 8)]
-
-
 def test_begins_and_ends_are_paired_by_name_and_the_others_counted() -> None:
     edges = [("B", "a", 0), ("B", "b", 2), ("E", "a", 5), ("E", "b", 9), ("B", "c", 10), ("B", "d", 11),
              ("E", None, 13), ("E", "nowhere", 14)]  # fmt: skip
@@ -66,12 +60,6 @@ def test_begins_and_ends_are_paired_by_name_and_the_others_counted() -> None:
     assert found == [("a", 5000), ("b", 7000), ("d", 2000)]
     assert trace.account.dropped == {"begin (B) without its end": 1, "end (E) without its begin": 2}
     assert trace.account.read == {"cpu_op": 3, "end of a pair": 3} and trace.account.total == 9
-
-
-def test_times_as_texts_are_exact() -> None:
-    event = {"ph": "X", "cat": "cpu_op", "name": "a", "ts": "1699529623106000.437", "dur": "0.001"}
-    events = read_kineto(orjson.dumps({"traceEvents": [event]})).events
-    assert (events.ts.tolist(), events.dur.tolist()) == ([1699529623106000437], [1])
 
 
 def test_events_that_a_file_holds_twice_count_once_and_are_told() -> None:
@@ -126,20 +114,6 @@ def test_events_that_are_no_objects_of_fields_stay_what_they_are() -> None:
         b'{"ph": "B", "ts": [], "args": 4}', b'{"ph": "E", "ts": null}', b'{"ph":"M","args":[1]}',
     ]  # fmt: skip
     assert [orjson.loads(text) for text in modern_events(texts)[0]] == [orjson.loads(text) for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("name", "calls", "gpu", "attached", "gpu_ns"),
-    [("kineto-2021-categories/trace", 7, 7, 6, 190_000), ("begin-end-events/trace", 4, 4, 4, 120_000),
-     ("times-as-strings/trace", 4, 4, 4, 120_000), ("array-bom-utf16/array", 1, 1, 1, 30_000),
-     ("array-bom-utf16/bom", 1, 1, 1, 30_000), ("array-bom-utf16/utf16", 1, 1, 1, 30_000),
-     ("array-bom-utf16/ascend", 4, 4, 4, 120_000)],
-)  # fmt: skip
-def test_reported_files(name: str, calls: int, gpu: int, attached: int, gpu_ns: int) -> None:
-    trace = load(shared_case(f"{name}.json"))
-    assert (len(trace.calls), len(trace.gpu), int(trace.gpu.dur.sum())) == (calls, gpu, gpu_ns)
-    below = [row.launches for row in analyze(trace).operators if row.op == "aten::mm"]
-    assert below == [attached] and trace.damage == ()
 
 
 def test_tasks_of_ascend_keep_their_arguments_and_get_a_category() -> None:

@@ -127,15 +127,6 @@ def test_a_rank_can_be_sent_to_another_process(merged: Path) -> None:
     assert operators(load_one(rank)) == operators(load_one(found.value.ranks[1]))
 
 
-def test_link_takes_the_process_of_its_et() -> None:
-    et, kineto = shared_case("merged-ranks/rank0.et.json"), shared_case("merged-ranks/merged_int.json")
-    trace = link(et, kineto)
-    assert [(row.op, row.count, row.total_ns) for row in analyze(trace).breakdown] == [
-        (name, 1, 10_000) for name in ("aten::add", "aten::mm", "aten::mul", "aten::relu", "aten::sub", "aten::sum")
-    ]
-    assert trace.report.facts["kineto_pids"] == ["100"]
-
-
 def test_a_folder_of_ets_and_a_merged_trace_is_linked_process_by_process(tmp_path: Path) -> None:
     et = read_json(shared_case("merged-ranks/rank0.et.json"))
     for rank in range(2):
@@ -145,27 +136,6 @@ def test_a_folder_of_ets_and_a_merged_trace_is_linked_process_by_process(tmp_pat
     traces = [etplus.load(tmp_path / "out" / f"rank_{rank}.etplus.json.gz") for rank in range(2)]
     assert [set(trace.gpu.device.tolist()) for trace in traces] == [{0}, {1}]
     assert [len(trace.kernels) for trace in traces] == [6, 6]
-
-
-def test_the_case_of_labels() -> None:
-    job = etplus.load(shared_case("merged-ranks/merged.json"))
-    assert [operators(trace) for trace in job] == [
-        [("aten::add", 3, 30_000), ("aten::mm", 3, 30_000)], [("aten::relu", 3, 60_000), ("aten::sum", 3, 60_000)],
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("suffix", "device"), [("perfetto.json", None), ("pftrace", 0)])
-def test_our_own_merged_files_read_back(suffix: str, device: int | None, tmp_path: Path) -> None:
-    names = {rank: tmp_path / f"rank{rank}.json" for rank in (3, 7)}
-    for rank, name in names.items():
-        name.write_bytes(orjson.dumps(rank_document(rank, device=device)))
-    etplus.convert([*names.values()], tmp_path / f"own.{suffix}")
-    job = etplus.load(tmp_path / f"own.{suffix}")
-    assert sorted(job.ranks) == [3, 7]
-    for rank, name in names.items():
-        own, alone = job.ranks[rank], etplus.load(name)
-        assert operators(own) == operators(alone) and (suffix == "pftrace" or own.rank == rank)
-        assert [kernel.name for kernel in own.kernels] == [kernel.name for kernel in alone.kernels]
 
 
 def test_a_folder_with_the_ranks_is_read_without_the_merged_file(merged: Path) -> None:

@@ -161,28 +161,6 @@ def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch)
     protos.cache_clear()
 
 
-def test_threads_of_tracks() -> None:
-    made = Maker()
-    made.thread(1, 100, 101)
-    tracks: list[dict[str, Any]] = [
-        {"uuid": 2, "name": "queue", "parent_uuid": 9}, {"uuid": 3, "name": "own"}, {"uuid": 4, "parent_uuid": 3},
-        {"uuid": 5, "static_name": "fixed", "parent_uuid": 1},
-    ]  # fmt: skip
-    for track in tracks:
-        descriptor = made.packet().track_descriptor
-        for key, value in track.items():
-            setattr(descriptor, key, value)
-        if track["uuid"] == 3:
-            descriptor.process.pid = 200
-    expected = {1: (100, 101), 2: (-1, "queue"), 3: (200, "own"), 4: (200, "4"), 5: (-1, "fixed"), 7: (-1, "7")}
-    for at, uuid in enumerate(expected):
-        made.begin(NS + at * 10, uuid, "cpu_op", f"op{uuid}", **{"External id": at})
-        made.end(NS + at * 10 + 5, uuid)
-    events = read_kineto(made.data()).events
-    assert [events.names[k] for k in events.name] == [f"op{uuid}" for uuid in expected]
-    assert [events.threads[k] for k in events.thread] == list(expected.values())
-
-
 def test_events_that_are_too_long_are_left_out() -> None:
     made = Maker()
     made.thread(1, 100, 101)
