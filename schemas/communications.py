@@ -135,8 +135,8 @@ def comm_rows(trace: Trace) -> IntColumn:
 def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Return the time (ns) when the host issued each row: its launch, else the start of its caller, else its own start.
 
-    A host collective runs later on a backend thread, so it gets the start of the last operator with a smaller id. This
-    order is the same on all ranks. If times were not recorded, rows that the host did not issue are ordered by id.
+    A host collective runs later, on a backend thread. To have the same place on all ranks, it gets the start of the
+    last operator with a smaller id. If times were not recorded, rows that the host did not issue are ordered by id.
     """
     issued: IntColumn = trace.nodes.ts.copy() if trace.times_recorded else np.zeros_like(trace.nodes.ts)
     parent = trace.nodes.parent_row

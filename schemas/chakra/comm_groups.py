@@ -56,7 +56,7 @@ def group_name(value: Any) -> str:
 
 
 def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
-    """Map each group's name to its ranks in `groups`. If it is missing there, use the ranks that use the group."""
+    """Map each group's name to its ranks in `groups`, or to the ranks that use the group if `groups` lacks it."""
     members: dict[str, set[int]] = {}
     for rank, names in used.items():
         for name in names:

@@ -122,7 +122,7 @@ def form_of(kind: int, *, flat: bool) -> type[Any]:
 
 
 def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
-    """Decode JSON objects as records. Also return, by position, the undecoded fields that `form` lacks."""
+    """Decode JSON objects as records. Fields that `form` lacks are returned undecoded, by the record's position."""
     try:
         return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
     except UNREADABLE:

@@ -115,7 +115,7 @@ def node_heads(messages: Messages) -> NodeHeads | None:
     starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
     data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
     numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}
-    dependencies = [np.zeros((3, 0), np.int64)]  # rows: position of the node, field number, id of the dependency
+    dependencies = [np.zeros((3, 0), np.int64)]  # The three rows are node position, field number and dependency id.
     try:
         for fields in fields_of(data, starts, ends):
             for field, values in numbers.items():

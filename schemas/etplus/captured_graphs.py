@@ -133,7 +133,7 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """Add captured graphs to a trace and its ET+ file in memory. `trace.comm` must be final, as it is written."""
+    """Add captured graphs to a trace and its ET+ file in memory. `trace.comm` must not change afterwards."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = decode_record(data)
     for row, text in captured_by_texts(captured.links).items():

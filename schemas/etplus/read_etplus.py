@@ -199,7 +199,7 @@ class _Reader:
         yield _ArrayBlock(at, text, decode_section(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """Return a pattern to split an array. Objects begin with "id" or the same key as the first object."""
+        """Return a pattern that splits an array into elements. Objects begin with "id" or the first object's key."""
         first = _FIRST_KEY.match(self.data, at)
         keys = b'"id"|' + re.escape(first[1]) if first else b""
         return re.compile(rb"(\})\s*,\s*(?=\{\s*(?:%b)\s*:)" % keys if first else rb"(\])\s*,\s*(?=\[)")

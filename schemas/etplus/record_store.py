@@ -59,7 +59,7 @@ RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "
 
 
 class RowSource(Protocol):
-    """The rows of a linked trace, created in blocks on demand. Most members are the same as in `Trace`. Unlike there,
+    """The rows of a linked trace, created in blocks on demand. Members are the same as in `Trace`, except for three:
     `edges` has node ids, `tids` has Kineto's threads as JSON, and `unattached` has indices into `traceEvents`."""
 
     @property

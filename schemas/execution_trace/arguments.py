@@ -16,7 +16,7 @@ from ...trace.trace import Trace
 _RECORDS = 4096  # Records are fetched in blocks of this size.
 # A node with this name lists the process groups in its inputs.
 PROCESS_GROUPS = "## process_group:init ##"
-ABSENT = msgspec.Raw(b"")  # replaces a value that was not recorded; encoding omits exactly this object
+ABSENT = msgspec.Raw(b"")  # a placeholder for a value that was not recorded; the encoder omits this object
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
 TENSOR_KEYS = ("values", "shapes", "types")  # `inputs` and `outputs` have these keys since schema 1.0.2.
 # In schema 1.0.1, nodes have these keys instead of objects with TENSOR_KEYS.
@@ -117,7 +117,7 @@ class _UsualCallSide(msgspec.Struct, gc=False):
 
 
 class _UsualCall(msgspec.Struct, gc=False):
-    """A call in PyTorch's layout since 1.0.2, decoded in one step. All other layouts are decoded field by field."""
+    """A call in PyTorch's layout since schema 1.0.2, decoded in one step. Other layouts are decoded by field."""
 
     inputs: _UsualCallSide
     outputs: _UsualCallSide

@@ -52,7 +52,7 @@ def _integer(digits: str) -> int | float:
 
 
 def category(trace: Trace, row: Row) -> str:
-    """Return Kineto's category of a row. ET+ does not store the category of a runtime call, so use the name."""
+    """Return Kineto's category of a row. ET+ does not store it for runtime calls, so infer it from the name."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.nodes.category[row]]
@@ -203,7 +203,7 @@ def _event(index: int, text: bytes) -> OtherEvent | None:
 
 
 def kineto_threads_of(trace: Trace) -> dict[Any, int]:
-    """Map Kineto's thread ids to values of `Trace.thread`, based on runtime calls. Without an ET, they are the same."""
+    """Map Kineto's thread ids to values of `Trace.thread`. Runtime calls and traces without an ET contain both."""
     calls = np.flatnonzero((trace.nodes.kind == RUNTIME) & trace.nodes.timed)
     calls = calls[np.unique(trace.nodes.thread[calls], return_index=True)[1]]
     records = zip(calls.tolist(), trace.records(calls), strict=True)

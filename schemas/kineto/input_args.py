@@ -18,7 +18,7 @@ from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide, UndecodedSide
 _NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
 # `Input type` has these values for lists of tensors. Kineto does not record the dtypes in such a list.
 _TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
-# This is `inputs` of an ET node without inputs, and `outputs` of a node without outputs.
+# An ET node without inputs has this value as `inputs`, and a node without outputs has it as `outputs`.
 NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
 _TENSOR = re.compile(r"Tensor\(([^)]*)\)")
 _NUMBERS = {"Int", "Double", "Bool"}

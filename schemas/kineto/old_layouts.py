@@ -87,7 +87,7 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """Convert events to the current format, in the same order. Also return the number of closed begin events."""
+    """Convert events to the current format, in the same order. Also return how many begin events have an end."""
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
         phase = _phase(text)
@@ -113,7 +113,7 @@ class _Edge(NamedTuple):
 
 
 def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
-    """Return the duration (µs) and arguments of each begin event. A named end closes the last begin with its name."""
+    """Return the duration (µs) and arguments of each begin event. A named end closes the last begin of that name."""
     waiting: dict[Any, list[_Edge]] = defaultdict(list)
     ends: dict[int, tuple[Decimal, Fields]] = {}
     for edge in sorted(edges, key=lambda edge: edge.ts):

@@ -104,7 +104,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class NumberRows:
-    """Reads the numbers of similar objects together: in MessagePack, objects that contain only doubles have one length.
+    """Reads the numbers of similar objects together: in MessagePack, objects with only doubles have the same length.
 
     All numbers in `example` are doubles. `before` maps each column to the key before its type byte and number.
     """

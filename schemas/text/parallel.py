@@ -151,7 +151,7 @@ def _set_up(
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End the task and remove its files. The pool treats it as a result, so an alarm ends the worker after a second."""
+    """End the task and remove its files. The pool treats errors as results, so an alarm ends the worker in a second."""
     if hasattr(signal, "alarm"):
         signal.alarm(1)
     raise SystemExit(128 + signal.SIGTERM)

@@ -223,7 +223,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Return True for an XSpace. Its planes have names, and their field 1 is a number (in Perfetto, a message)."""
+    """Return True for an XSpace. The planes of an XSpace have names, and their field 1 is a number, not a message."""
     if head[:1] != bytes([_PACKET]):
         return False
     size, at = varint(head, 1)
