@@ -282,8 +282,8 @@ def requests_of(name: str, rows: int, prefill: RequestSums, decode: RequestSums)
     """Return the sums over the requests that one attention call of a serving step processes; None if unknown.
 
     Engines process prefill and decode requests in one call or in two calls. The number of query tokens shows which
-    requests a call processes. In captured graphs, this number may include padding. In that case, the operator name
-    shows which requests the call processes."""
+    requests a call processes. In captured graphs, this number may include padding. The operator name then shows which
+    requests the call processes."""
     both = added([prefill, decode])
     if not prefill.requests or not decode.requests:
         return both if both.q is not None and both.q <= rows else None

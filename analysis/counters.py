@@ -28,7 +28,7 @@ class Counter(NamedTuple):
     values: npt.NDArray[Any]
 
     def title(self, number: int) -> str:
-        """Return the counter's name with a device number. In a file with several ranks, it differs from `device`."""
+        """Return the counter's name with a device number. In a file of several ranks, it may differ from `device`."""
         return f"CPU {self.name}" if self.device < 0 else f"GPU {number} {self.name}"
 
 

@@ -33,9 +33,9 @@ _Flags = npt.NDArray[np.bool_]
 
 _OPTIMIZER = re.compile(r"Optimizer\.\w+#.*")  # torch.optim annotates `step` and `zero_grad`
 _ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#.*")
-_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # this call encloses all operators of one backward node
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*")  # this call contains the operators of a backward node
 
-EVENTS, TENSORS = "allocator events", "tensors of the ET"  # These are the values of `DeviceMemory.source`.
+EVENTS, TENSORS = "allocator events", "tensors of the ET"  # Possible values of `DeviceMemory.source`.
 _BEFORE = "(allocated before the trace)"
 _NOT_RECORDED = "(allocation not recorded)"
 _OUTSIDE = "(outside any operator)"

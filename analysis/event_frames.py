@@ -270,7 +270,7 @@ def op_frame(trace: Trace, rows: IntColumn) -> Frame:
 
 
 def event_frame(trace: Trace, rows: IntColumn, only: str | None = None) -> Frame:
-    """Return the columns of some GPU events, or only the column `only`. `rows` are positions in `trace.gpu`."""
+    """Return the columns of these GPU events, or only the column `only`. `rows` are positions in `trace.gpu`."""
     frame = EventFrame(trace, rows)
     return {name: getattr(frame, name) for name in EventFrame.names() if only in (None, name)}
 

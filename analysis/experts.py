@@ -162,7 +162,7 @@ def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
     """Return the dimensions of two layers from their weight tensors and the row width; None if ambiguous.
 
     Weights are stored as (experts, n, k) or, by `triton_kernels`, as (experts, k, n), and packed along k. The n of the
-    first layer is the k of the second layer, or twice the k if there is a gate.
+    first layer equals the k of the second layer, or twice that k if there is a gate.
     """
     fits = set()
     for (k, n), (inner, m) in zip(_extents(first), _extents(second), strict=True):

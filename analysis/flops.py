@@ -1,9 +1,9 @@
 """FLOPs and bytes of operators, computed from the shapes of a call by rules in one table.
 
 A multiply-add is counted as two operations. FLOPs of GEMMs, convolutions and attention match
-`torch.utils.flop_counter`, with three exceptions in which torch is wrong: it counts the weight gradient of a grouped
-convolution once per group, it assumes another argument order for `cudnn_convolution` and `_slow_conv2d_forward`, and it
-assumes other dimensions than (batch, sequence, head, dimension) for `_flash_attention_forward` and related operators.
+`torch.utils.flop_counter`, except where torch is wrong. It counts the weight gradient of a grouped convolution once per
+group. It uses a wrong argument order for `cudnn_convolution` and `_slow_conv2d_forward`. For `_flash_attention_forward`
+and related operators, it ignores that the tensors are (batch, sequence, head, dimension).
 
 Elementwise operators and reductions have one FLOP per element (`element_flops`); torch does not count them.
 """
@@ -60,7 +60,7 @@ def register(names: str, entry: Operator) -> None:
 
 
 def operator(name: str) -> Operator | None:
-    """Return the entry of an operator; None if unknown. "add_", "add" and "add.out" have the same entry.
+    """Return the counting rules for an operator; None if unknown. "add_", "add" and "add.out" have the same entry.
 
     In a trace, an Inductor kernel is an operator that has the name of the kernel and all buffers as inputs. FBGEMM
     embedding tables are not counted, because their bytes depend on indices that are not recorded.
@@ -136,7 +136,7 @@ def computed_in(name: str, signature: Signature) -> str:
 
 
 def tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
-    """Return `count(signature)`; None if the arguments do not fit the schema of the operator."""
+    """Call `count(signature)` and return the result; None if the arguments do not fit the operator's schema."""
     try:
         return None if count is None else count(signature)
     except (ArithmeticError, LookupError, TypeError, ValueError):

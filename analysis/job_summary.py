@@ -232,7 +232,7 @@ def ranks_to_show(summary: JobSummary, most: int) -> list[int]:
 
 
 class RankRows(PlainRows):
-    """Rows of one table over several ranks, as plain values. The first column is `rank`."""
+    """A table with rows of several ranks, as plain values. The first column is `rank`."""
 
     def add(self, rank: int, rows: Iterable[Mapping[str, Any]]) -> None:
         self.rows += [{"rank": rank, **row} for row in rows]
@@ -261,7 +261,7 @@ class JobCollective(Row):
 
 
 class RankLateness(Row):
-    """Lateness of one rank: how often it arrived last at collectives, and how long other ranks waited."""
+    """How often one rank arrived last at collectives, and how long other ranks waited for it."""
 
     rank: int = column("number", "Rank number.")
     collectives: int = column("count", "Number of collectives of the rank that have two or more ranks.")
@@ -294,8 +294,8 @@ def job_collectives(
     """Return the collectives by time, and the ranks by lateness, latest first; both are empty if times are missing.
 
     Args:
-        offsets: maps each rank to the ns by which its clock is ahead; None derives them from the collectives
-            (`jobs.clocks`)."""
+        offsets: maps a rank to the time (ns) by which its clock is ahead. By default, they are derived from the
+            collectives."""
     if not all(rank.times_recorded for rank in ranks.values()):
         return Table(JobCollective), Table(RankLateness)
     matched, _, _ = match_collectives(ranks)

@@ -75,7 +75,7 @@ class KernelRow(WithMean, Row):
 
     @property
     def bandwidth(self) -> str | None:
-        """Bandwidth in GB/s as a string. If only bounds are known, it is a range such as "120.5–988.0"."""
+        """Bandwidth in GB/s as a string. If only bounds are known, the string is a range such as "120.5–988.0"."""
         if self.bytes_per_second is None or self.most_bytes_per_second is None:
             return None
         least, most = (f"{rate / 1e9:,.1f}" for rate in (self.bytes_per_second, self.most_bytes_per_second))

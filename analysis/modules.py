@@ -23,7 +23,7 @@ _REPEATED = "Part of device_self_ns launched before the trace; module taken from
 
 
 class ModuleRow(WithMean, Row):
-    """All calls of modules with the same class (or annotations with the same name) at one place in the module tree.
+    """All calls of modules of one class, or all annotations of one name, at the same place in the module tree.
 
     GPU events that any thread launches while an annotation is open belong to the annotation, because autograd threads
     launch them while `loss.backward()` waits. Backward work belongs to the modules of the forward operator.

@@ -139,10 +139,10 @@ class Reduction:
     """
 
     dim: int = 1  # position of the argument that lists the dimensions (a number, a list, or None for all)
-    whole: int = 1  # calls with at most this many arguments reduce over all dimensions
+    whole: int = 1  # maximum number of arguments in calls that reduce over all dimensions
     dtype: str = ""  # "" means the dtype of the input; "sum" means that integers become int64
     indices: bool = False  # True if the overload that takes dimensions also returns int64 indices
-    given: int = 0  # position of `dtype`, counted from `keepdim` (from the start if there are no dimensions); 0 if none
+    given: int = 0  # position of `dtype` after `keepdim` (or position 1 if there are no dimensions); 0 if none
 
     def outputs(self, signature: Signature) -> Returned | None:
         inputs = signature.inputs

@@ -155,7 +155,7 @@ class LineWork:
         self.event, self.entry, self.line, self.share = event[has], entry[has], line[has], share[has]
 
     def outermost_calls(self) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
-        """Return the positions, lines and shares of calls, except for calls nested in another call of the same line."""
+        """Return positions, lines and shares of the outermost calls of each line."""
         trace, calls = self.trace, self.trace.calls
         above = np.where(calls.parent >= 0, self.of_call[calls.parent], -1) if len(calls) else self.of_call
         inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)

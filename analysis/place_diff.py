@@ -94,7 +94,7 @@ def line_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[LineRow]
     Within functions of the same name, lines that call the same operators are paired in order.
 
     Args:
-        per_iteration: count only work that begins in an iteration, and divide it by the number of iterations.
+        per_iteration: count only work that begins in an iteration, and return means per iteration.
     """
     one, other = _lines_of(a, per_iteration), _lines_of(b, per_iteration)
     renamed = _files(one, other)
@@ -259,7 +259,7 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
     Changes refer to GPU time or, if neither trace has GPU events, to CPU time.
 
     Args:
-        per_iteration: count only calls that begin in an iteration, and divide by the number of iterations.
+        per_iteration: count only calls that begin in an iteration, and return means per iteration.
     """
     names = StringTable()
     codes = [_names(analysis, names) for analysis in (a, b)]

@@ -25,7 +25,7 @@ from .small_operators import SmallOperators
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
 
-# Entry-point group for plugins. The entry's name is the finding id; its value is a `Detector` object or class.
+# Entry-point group for plugins. An entry maps a finding id to a `Detector` object or class.
 GROUP = "etplus.findings"
 
 _HOST: tuple[Detector, ...] = (

@@ -76,7 +76,7 @@ def _parts(times: TimesOfJob) -> list[_CollectivesOfGroup]:
 
 
 class ExposedCommunication:
-    """Collectives during which the rank computes nothing although it has enough independent compute to overlap."""
+    """Collectives that compute does not overlap, although the rank has enough independent compute to hide them."""
 
     id = "exposed-communication"
 

@@ -28,7 +28,7 @@ class Findings(Suggests, Sequence[Finding]):
     """Findings, largest gain first."""
 
     all: tuple[Finding, ...]
-    together: Gain | None  # gain of fixing the first three findings with gains; None if fewer than two have gains
+    together: Gain | None  # combined gain of the first three findings with gains; None if fewer than two have gains
     looked_for: tuple[str, ...]  # ids of all detectors that ran
     base: BaseError | None  # relative error of the base replay, or None if nothing was replayed
     makespan_ns: int  # makespan without profiler overhead; the screen shows gains as shares of it

@@ -131,7 +131,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # `Copies` reports changes of layout.
     found: list[FusableChain] = []
     chain: list[int] = []
-    before = np.cumsum(~shapes.on_numbers)  # running count of items, without operators on Python numbers
+    before = np.cumsum(~shapes.on_numbers)  # running count of the items that process tensors
     for item in np.flatnonzero(fits & ~shapes.on_numbers).tolist():
         if chain and (
             before[item] - before[chain[-1]] > 1

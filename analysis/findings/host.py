@@ -20,14 +20,14 @@ from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
 LATE_START = 0.02  # minimum idle time before the first GPU event, as a share of the makespan
-LEAST_LATE_NS = 1_000_000  # minimum of the same idle time in ns; any recording needs up to 1 ms before its first launch
+LEAST_LATE_NS = 1_000_000  # minimum idle time before the first GPU event, ns; recordings need up to 1 ms to launch it
 # Minimum idle time after the last GPU event, as a share of the makespan. Metrics and the profiler always take time.
 LATE_FINISH = 0.05
 # Minimum time that the device waits for launches, as a share of the makespan. Short waits at a step's start are normal.
 HOST_WAIT = 0.1
 FEWEST_LAUNCHES = 10  # A CUDA graph is not worthwhile for fewer launches than this.
 SLOW_LAUNCH_NS = 100_000  # A launch that takes longer than this is slow; a typical launch takes 5 to 20 µs.
-SYNC_WAIT = 0.02  # minimum time that one source line waits for the device, as a share of the makespan
+SYNC_WAIT = 0.02  # minimum wait for the device in one source line, as a share of the makespan
 # Minimum gain from removing a wait that occurs once per step. The program may need this wait to detect a step's end.
 ONCE_GAIN = 0.1
 MOST_LINES = 3  # maximum number of lines to report, longest wait first
@@ -274,7 +274,7 @@ class SynchronizingCalls(OfWorstRank):
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.append(trace.hierarchy.top, -1)[op]  # If a trace contains only the device, it has no calls.
+        top = np.append(trace.hierarchy.top, -1)[op]  # A trace that contains only device events has no calls.
         name = np.where(top >= 0, np.append(trace.calls.name, -1)[top], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)

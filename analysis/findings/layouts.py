@@ -44,7 +44,7 @@ _LEAST_COPY_NS = 5_000
 _LEAST_RECOMPUTED = 0.05
 _COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
 _DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")
-# Minimum share of device memory that is free. If less is free, the model needs recomputation to fit.
+# Minimum share of free device memory. If less memory is free, the model only fits because of the recomputation.
 _HEADROOM = 0.3
 
 

@@ -87,7 +87,7 @@ def _while_working(trace: Trace, ts: IntColumn) -> Any:
 
 
 class MemoryNearlyFull(OfWorstRank):
-    """The allocator has reserved nearly all device memory, possibly with many fragments."""
+    """The allocator has reserved nearly all device memory, and the memory may be fragmented."""
 
     id = "memory-nearly-full"
 

@@ -31,7 +31,7 @@ def where_of(
     """Return the source line, module, operator, kernel and phase in which these rows spend most of their time.
 
     Args:
-        rows: int64 rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is ignored.
+        rows: int64 row numbers, such as `gpu.source`, `calls.source` or `runtime.source`; −1 is ignored.
         rank: rank in the job.
         weights: int64 weight of each row, used instead of its duration.
         known: values that replace the detected fields of the place; None leaves a field empty.

@@ -34,13 +34,13 @@ def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate,
 
 
 def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | None:
-    """Return the joint gain of the first `TOGETHER` findings that have gains; None if fewer than two have gains."""
+    """Return the combined gain of the first `TOGETHER` findings with gains; None if fewer than two have gains."""
     gaining = [candidate for candidate, finding in found if finding.gain is not None][:TOGETHER]
     return gain_of(case, gaining) if len(gaining) > 1 else None
 
 
 def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
-    """Return the gain of applying all changes of some candidates together; None if the replay cannot apply them.
+    """Return the combined gain of these candidates' changes; None if the replay cannot apply the changes.
 
     The changes are replayed on each timeline without profiler overhead (`Case.timelines`). The interval reflects the
     differences between these timelines, the ranges that the candidates give, the replay error and unexplained waits.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SLOW = 0.4
 # Share of the bound that GEMMs of suitable sizes reach: low, usual, high.
 _REACHED = (0.35, 0.55, 0.8)
-# Minimum duration of a GEMM. Shorter GEMMs are dominated by launch and ramp-up.
+# Minimum duration of a GEMM. Launch and ramp-up dominate the time of shorter GEMMs.
 _LEAST_NS = 10_000
 # Minimum duration of a kernel.
 _LAUNCH_NS = 3_000

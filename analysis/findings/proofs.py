@@ -54,7 +54,7 @@ def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
 
 
 def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Evidence:
-    """Return the total time of all rows with the same names on the same side (host or device) as these rows."""
+    """Return the total time of all rows on the same side (host or device) that share a name with these rows."""
     kind = CPU if (trace.nodes.kind[rows] == CPU).all() else GPU
     names = distinct(trace.nodes.name[rows])
     chosen = (trace.nodes.kind == kind) & np.isin(trace.nodes.name, names) & trace.nodes.timed

@@ -78,10 +78,10 @@ class RankTimes:
 
     @cached_property
     def compute(self) -> Intervals:
-        """Intervals in which a kernel that does not communicate runs.
+        """Intervals in which the device runs a kernel that does not communicate.
 
-        If collectives run on the host, the result includes intervals in which an operator without communication runs.
-        """
+        If collectives run on the host, intervals in which the host runs an operator that does not communicate also
+        count."""
         trace, gpu = self.trace, self.trace.gpu
         kernels = trace.is_kernel & ~trace.is_comm
         start, end = gpu.ts[kernels], gpu.end[kernels]

@@ -36,7 +36,7 @@ class RankOfCase:
         return self.case.shell(self.number)
 
     def evidence(self, text: str, value: float | None, unit: str, query: str = "") -> Evidence:
-        """Return evidence that points to `etplus sql` with this query or, without a query, to `etplus analyze`."""
+        """Return evidence with a command: `etplus sql` with the query or, if there is no query, `etplus analyze`."""
         command = sql(self.file, query) if query else f"etplus analyze {self.file}"
         return Evidence(text, value, unit, command)
 

@@ -105,7 +105,7 @@ class WaitsForFirstKernel:
             first = int(trace.gpu.ts[events].min())
             at = int(np.searchsorted(busy.start, first, side="right")) - 1
             begin = max(step.start_ns, int(busy.end[at - 1]) if at else step.start_ns)
-            if busy.start[at] < first:  # The device is still busy with an earlier step.
+            if busy.start[at] < first:  # the device is still busy with an earlier step
                 continue
             if first - begin >= FIRST_KERNEL * step.time_ns:
                 late.append((step, begin, first))

@@ -115,7 +115,7 @@ def _eligible(items: WorkItems) -> IntColumn:
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
     count = len(key)
-    ends = np.full(count, count)  # for each operator: end of the repetition that it starts
+    ends = np.full(count, count)  # position at which each operator's repetition ends
     same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
     ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
     length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)
@@ -161,7 +161,7 @@ class _Independence:
 class SmallOperators(OfWorstRank):
     """A Python loop of small operators over tensors that one operator could process together.
 
-    The gain is the host and device time of the loop minus the time of one operator (`_LEFT`).
+    The gain is the loop's host and device time, minus the time that a single operator would need (`_LEFT`).
     """
 
     id = "small-operators"
@@ -232,7 +232,7 @@ def _with_backward(items: WorkItems, loops: Sequence[OperatorLoop]) -> IntColumn
 
 
 _OPENS = frozenset(("aten::unbind", "aten::split", "aten::chunk", "aten::tensor_split", "aten::split_with_sizes"))
-# These operators join the results of a loop's rounds.
+# These operators combine the results of all rounds of a loop.
 _CLOSES = frozenset(("aten::stack", "aten::cat"))
 
 

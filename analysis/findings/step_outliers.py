@@ -24,7 +24,7 @@ from .places import where_of
 from .proofs import quoted, sql
 from .rank_times import work_keys
 
-EXPLAINS = 0.5  # The causes must explain at least this share of a step's extra time.
+EXPLAINS = 0.5  # minimum share of a step's extra time that the causes must explain
 _FEWEST = 3  # minimum number of steps in a phase for outlier detection
 _MOST_LOOKED_AT = 100  # maximum number of names to examine as possible causes
 _MOST_NAMED = 3  # maximum number of causes per step to report and replay

@@ -22,8 +22,8 @@ from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 # If two ranks are late only by chance, each rank causes about half of the waiting.
 OF_ALL_WAITING = 0.6
 FEWEST = 3  # minimum number of collectives that a straggler joins last; fewer may be chance
-EXPLAINS = 0.5  # The rank's extra work must explain at least this share of the lateness.
-LATE_FROM = 0.5  # A rank is late from the first collective at which others wait at least this share of the median wait.
+EXPLAINS = 0.5  # minimum share of a rank's lateness that its extra work must explain
+LATE_FROM = 0.5  # A rank becomes late at the first collective where others wait at least this share of the median wait.
 # If more than this share of a rank's calls and GPU events differs by name from other ranks, `UnlikeWork` reports it.
 UNLIKE = 0.1
 UNEXPLAINED = 0.05  # minimum wait, as a share of the makespan, to report a straggler without a known cause
@@ -146,7 +146,7 @@ def _compared_time(times: TimesOfJob, late: _Late) -> list[tuple[int, int]]:
             i, base = group.ranks.index(rank.rank), rank.trace.base_time_ns
             found.append((int(group.end[at, i]) - base, int(group.start[-1, i]) - base))
         else:
-            found.append((0, 0))  # The rank does not belong to the group.
+            found.append((0, 0))  # this rank is not in the group
     return found
 
 

@@ -78,9 +78,9 @@ class WorkItems:
     operator that does not contain another computing operator.
     """
 
-    trace: Trace  # the trace, with all GPU events, even if they have no row
+    trace: Trace  # the trace, including GPU events that were not attached to a row
     shell: str  # the shell argument that selects the trace
-    on_device: bool  # True if the items are GPU events
+    on_device: bool  # True if the items are GPU events, not CPU operators
     lane: IntColumn  # for each item, the int64 number of its stream or thread
     ts: IntColumn  # for each item, its int64 start, ns
     end: IntColumn  # for each item, its int64 end, ns
@@ -115,7 +115,7 @@ class WorkItems:
 
     @cached_property
     def kernel_name(self) -> npt.NDArray[np.int32]:
-        """Name code for every item: of its longest kernel (the first one on ties) or, on a CPU, of its operator."""
+        """For every item, the name code of its longest kernel (the first one on ties) or, on a CPU, of its operator."""
         gpu, calls = self.trace.gpu, self.trace.calls
         ns = (gpu.dur if self.on_device else calls.end - calls.ts)[self.event]
         item = np.repeat(np.arange(len(self)), np.diff(self.first))

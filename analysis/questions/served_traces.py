@@ -38,7 +38,7 @@ class ServedTraces:
 
     @staticmethod
     def of(traces: Sequence[Trace]) -> ServedTraces:
-        """Return the traces as one job if they have different ranks and belong together, or as separate traces."""
+        """Return the traces as one job if they have different ranks and belong together; otherwise, keep them apart."""
         ranks = {trace.rank: trace for trace in traces if trace.rank is not None}
         if len(traces) > 1 and len(ranks) == len(traces):
             try:
