@@ -32,7 +32,7 @@ class Measured:
 
 
 def measured_operators(nodes: list[dict[str, Any]]) -> dict[tuple[str, str], Measured]:
-    """Return exclusive CPU times and GPU times per operator and shapes, without annotations and autograd nodes."""
+    """Map each operator and its input shapes to exclusive CPU and GPU times. Skip annotations and autograd nodes."""
     operators: dict[tuple[str, str], Measured] = defaultdict(Measured)
     key_of: dict[int, tuple[str, str]] = {}
     for node in nodes:

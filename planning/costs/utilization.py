@@ -171,7 +171,7 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
 
 
 class Law(msgspec.Struct, frozen=True):
-    """Learned weights for the events with FLOPs or bytes, for those with only a grid, or for those with only a name."""
+    """Learned weights of one law: for events with FLOPs or bytes, with only a grid, or with only a name."""
 
     weights: dict[str, dict[str, float]]  # maps terms to their labels' learned weights; missing labels have weight 0
     kernels: dict[str, float]  # maps kernel names to log(measured time / time predicted without this correction)

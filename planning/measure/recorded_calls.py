@@ -200,7 +200,7 @@ def _with_shapes(tensors: tuple[TensorArg, ...], shapes: Sequence[Sequence[int]]
 def _with_shape(old: TensorArg, shape: tuple[int, ...]) -> TensorArg:
     """Return a tensor with a new shape and the same order of dimensions in memory.
 
-    Strides are scaled with the dimensions inside them; gaps and broadcast dimensions are kept. If the offset is a
+    Strides are scaled with the dimensions that they span; gaps and broadcast dimensions are kept. If the offset is a
     multiple of the tensor's size, it remains the same multiple.
     """
     if shape == old.shape:

@@ -255,7 +255,7 @@ def covered(
     return found
 
 
-# Maximum self time of an operator that only dispatches. Operators that take longer run others on this machine.
+# Maximum self time of an operator that only dispatches. An operator that takes longer runs others on this machine.
 _DISPATCH_NS = 5000
 
 

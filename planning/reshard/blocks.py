@@ -1,8 +1,8 @@
 """Find the repeated blocks of a model in its forward pass. FSDP usually gathers one block at a time.
 
-Each topmost call that computes becomes a token: its name and the sizes of its parameters. A run of tokens repeats if it
-equals the run that starts `period` tokens later. The repetition with the most parameter elements wins; ties go to the
-shortest period.
+Each topmost call that computes becomes a token that consists of its name and its parameter sizes. A run of tokens
+repeats if it equals the run that starts `period` tokens later. The repetition with the most parameter elements wins;
+ties go to the shortest period.
 
 Example: `E A r B A r B A r B H` (embedding, three MLPs with two linears and a relu, head). Tokens 1 to 6 equal tokens 4
 to 9, so period 3 gives three blocks, each with A and B.
@@ -315,7 +315,7 @@ def _parts_of(forward: Sequence[Call], block: CallRange, weights: Weights, alive
 
 
 def in_module_order(blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]) -> tuple[list[list[int]], bool]:
-    """Correct the parameters of each block, using the optimizer's order, in which a module's parameters are adjacent.
+    """Correct the parameters of each block by the optimizer's order, because a module's parameters are adjacent in it.
 
     A parameter (such as a position table that all blocks read) joins a block if it lies between the block's parameters.
     Distant parameters move to the root if the remaining parameters match another block. Examples are exits between

@@ -266,7 +266,7 @@ class _ExpertSpan:
         return Expert(tuple(places), own, entry, exit_, origin, out, contiguous(self.calls[taker], origin.number))
 
     def _counts(self, places: Sequence[int]) -> tuple[int, ...]:
-        """Return the calls that compute the end of each expert's tokens."""
+        """Return the calls that compute the offsets at which the experts' tokens end."""
         mine = {at for at in places if not self._integers(at)}
         found = set[int]()
         for at in range(places[-1], self.router, -1):

@@ -169,7 +169,7 @@ def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[Recor
 
 
 def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRank) -> SelfProof:
-    """Compare a derivation of the recorded layout with the recording: operators, sizes and communication, in order."""
+    """Compare a derivation of the recorded layout with the recorded operators, sizes, communication and order."""
     model, layout, trace = derivation.model, derivation.layout, recorded_rank.trace
     rank = min(recorded_rank.rank, layout.ranks - 1)
     calls = recorded_rank.work()

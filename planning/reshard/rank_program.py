@@ -98,7 +98,7 @@ def _rank_of(derivation: Derivation, rank: int) -> _Rank:
 
 
 def _launches(buckets: Sequence[Bucket], ready: Sequence[Parameter]) -> dict[int, list[int]]:
-    """For each parameter, return the buckets that can be reduced, in order, when its gradient is ready.
+    """Map each parameter to the buckets that can be reduced once its gradient is ready, in order of reduction.
 
     This follows `Reducer::mark_bucket_ready` in torch/csrc/distributed/c10d/reducer.cpp.
     """
