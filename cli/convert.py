@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _redact(arguments: argparse.Namespace) -> int:
-    # For `convert --redact FILE`, argparse takes FILE for the value of --redact.
+    # In `convert --redact FILE`, argparse parses FILE as the value of --redact.
     if arguments.redact not in ("fields", "names"):
         arguments.files, arguments.redact = [arguments.redact, *arguments.files], "fields"
     files, output = arguments.files, arguments.output
@@ -206,7 +206,7 @@ def _setting(text: str) -> tuple[str, float]:
 
 
 def _lines(done: Conversion, *, full: bool) -> list[str]:
-    """Return the lines to print, with all warnings before other notes."""
+    """Return the lines to print. Warnings come before other notes."""
     notes = [f"note    {note}" for note in sorted(done.notes, key=lambda note: not note.startswith("warning"))]
     notes += [f"note    {count:,} {text}" for text, count in sorted(done.counts.items())]
     more = 0 if full else len(notes) - _NOTES

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
-    """Yield the lines of a tree. GPU events are below the calls that launched them, and each call path is printed once.
+    """Yield the lines of a tree. GPU events are below the calls that launched them, with one path per caller.
 
     Args:
         events: GPU events in the order to print them. Events without a known launching call are left out.

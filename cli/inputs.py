@@ -73,7 +73,7 @@ def find_inputs(
     """Return the input traces of a command line. The pair comes first, then the FILEs. Folders are expanded.
 
     Args:
-        count: required number of traces; None allows any number from one up.
+        count: required number of traces; None accepts one or more.
         outputs: files that the command will write.
         reads: other files that the outputs must not overwrite.
         rank_of_job: if True, --rank also selects files by their rank.
@@ -179,7 +179,7 @@ def _few(ranks: list[int]) -> str:
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
-    """Return the file. If --pid or --gpu is given, return the rank in the file that they select."""
+    """Return the file or, if --pid or --gpu is given, the rank in the file that they select."""
     if arguments.pid is None and arguments.gpu is None:
         return file
     ranks = find_ranks(file) if is_nsys(file) else _merged_ranks(file)
@@ -290,7 +290,7 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace, folder: str | os.
 
 
 def words_of_part(arguments: argparse.Namespace) -> list[str]:
-    """only the rank that ran on this GPU"""
+    """Return the command-line options that select parts of traces."""
     return [*part_words(*(getattr(arguments, name, None) for name in ("steps", "window", "between", "module")))]
 
 

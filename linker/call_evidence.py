@@ -1,4 +1,4 @@
-"""Find calls that the ET and the Kineto trace record differently, so the files cannot come from the same run.
+"""Find calls that an ET and a Kineto trace record differently. They show that the files come from different runs.
 
 Runs of one program can have the same ids, names and sequence numbers, but in a parameter sweep their inputs differ."""
 

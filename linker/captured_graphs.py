@@ -59,7 +59,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph. `at` has the positions of its launches in the capture, `launches` their kernel names."""
+    """A captured graph. `at` has the positions of its launches in the capture, and `launches` has the kernel names."""
 
     capture: int
     ordinal: int
@@ -178,7 +178,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
         sizes = [graphs.graphs[candidate].batch_size for candidate in candidates]
-        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order cannot tell batch sizes apart
+        pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order only helps within one batch size
         further = ["one of several batch sizes"] if len(pool) < len(sizes) else []
         further += ["order in the step"] if len(pool) > 1 and len(members) % len(pool) == 0 else []
         for k, i in enumerate(members):
@@ -309,7 +309,7 @@ _GRAPH_LAUNCH = re.compile(r"\w*GraphLaunch\w*")
 class GraphLaunch:
     correlation: int
     events: IntColumn  # row in the trace; for an unattached event, len(trace) plus its position in `Trace.unattached`
-    codes: IntColumn  # each event's kernel name, as a code
+    codes: IntColumn  # each event's name code
     stream: IntColumn
     grid: IntColumn  # each event's grid and block, shape (n, 2, 3); −1 if not recorded
     node: IntColumn  # each event's `graph node id`; 0 if not recorded

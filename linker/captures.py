@@ -233,8 +233,8 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
-    """Return calls that launch nothing but show the input shapes of an operator's work (`inside_matters`). Each kind of
-    call occurs once per operator. Only calls that have a tensor with three or more dimensions qualify."""
+    """Return calls that launch nothing but show the input shapes of an operator's work (`inside_matters`). Return each
+    kind of call only once per operator. Consider only calls that have a tensor with three or more dimensions."""
     of_interest = matching(calls.name, events.names, inside_matters)
     of_interest &= mask_at(len(calls), every)
     if not of_interest.any():

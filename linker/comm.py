@@ -2,9 +2,9 @@
 
 The linker reads the arguments of Kineto's event. If any are missing, it uses the ET's record_param_comms around the
 launch or, for all-reduces of serving engines, the operator's first tensor. For `batch_isend_irecv`, PyTorch registers
-each message with a `record_param_comms` and launches one kernel when the batch ends. No trace records which messages it
-carries. The linker assigns all messages that a thread has registered since its last communication launch to its next
-one.
+each message with a `record_param_comms` and launches one kernel when the batch ends. No trace records which messages
+this kernel carries. The linker assigns all messages that a thread has registered since its last communication launch to
+its next one.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class _CommCall:
 
 def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:
     """Return pairs of GPU events on different streams. The second event waits for the first. All events, including the
-    communication `kernels`, are positions in `gpu_row`. `waits` has ascending positions in `runtime_row` of unexplained
-    stream waits."""
+    communication `kernels`, are positions in `gpu_row`. `waits` contains the stream waits without a known cause, as
+    ascending positions in `runtime_row`."""
     if not kernels:
         return []
     calls = _comm_calls(linked, gpu, kernels)
@@ -139,8 +139,8 @@ def _outermost(linked: Join, position: int) -> int:
 def _numbered(
     calls: Sequence[_CommCall], numbered: dict[int, list[int]], record: CommRecord, ts: int, waited: Container[int]
 ) -> int:
-    """Return the last collective before `ts` that has the group and sequence number of `record`, −1 for none. Prefer
-    one without a wait so far. Each group counts collectives separately, and messages per direction."""
+    """Return the last collective before `ts` that has the group and sequence number of `record`, −1 for none. Prefer a
+    collective that has no wait yet. Each group numbers its collectives separately, and its messages per direction."""
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
     for k in reversed(alike[: bisect_left(alike, ts, key=lambda k: calls[k].launch)]):

@@ -41,12 +41,12 @@ _SAMPLES = 3
 
 @dataclass(frozen=True)
 class CodeOrigins:
-    """Where kernels come from if the recorded Python frames do not show it."""
+    """The origins of kernels, if the recorded Python frames do not show them."""
 
     kernels: tuple[GeneratedKernel, ...]
     place: IntColumn  # places of the nodes that run a generated kernel
     kernel: IntColumn  # the kernel that each node runs, as a position in `kernels`
-    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # per kind of evidence (see `Stacks`), stacks by place
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # maps evidence kinds (see `Stacks`) to stacks by place
     summary: dict[str, Any] | None  # the `etplus.compiled` object, None if there are no compiler files
 
     __repr__ = brief

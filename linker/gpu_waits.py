@@ -2,7 +2,7 @@
 
 The profiler can record these waits in the category `cuda_sync`. If it did not, the linker infers them from runtime
 calls. Around collectives, it uses the order of the calls and their operators (`comm_waits`); elsewhere, it uses names
-and times. Inferred waits are marked as inferred. The replay models GPU waits only from these edges."""
+and times. The linker marks inferred waits. The replay models GPU waits only from these edges."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ class _Finder:
 
     def _clock_skew(self) -> int:
         """Return the longest time in ns by which a waiting call seems to return before its event ended. Synchronous
-        copies to the host show this skew, because they cannot return earlier. A synchronizing call shows the skew if it
-        took over 20 µs, and if the first work to end within 20 µs of its return (before or after) ended after it."""
+        copies to the host show this skew, because they cannot return earlier. A synchronizing call that took over 20 µs
+        shows it if earlier work ended in the 20 µs after the call, and none in the 20 µs before."""
         events, linked = self.linked.kineto.events, self.linked
         launcher = linked.gpu_launcher
         copies = synchronous_readback(events.names, events.name[linked.gpu_row], events.name[launcher])

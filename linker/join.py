@@ -1,6 +1,6 @@
 """Attach each GPU event to its launching runtime call, and the call to the innermost linked operator around it.
 
-It finds the launch by correlation. If there is none, it uses the ac2g flow, and finally `External id`."""
+The linker finds the launch by correlation. If that fails, it uses the ac2g flow, and finally `External id`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Attachment:
     launcher: IntColumn  # event row of the runtime call that launched the event; −1 if there is none
     method: npt.NDArray[np.int8]  # index into `ATTACH_METHODS`, −1 for none
     repeated: int  # number of events with a correlation that belongs to several calls
-    shared: npt.NDArray[np.bool_]  # True if other events share a launcher that launches only one kernel
+    shared: npt.NDArray[np.bool_]  # True if several events share a launcher that should launch only one kernel
     call: IntColumn  # the innermost linked call around the launch, as a position in `CpuCalls`; −1 if not attached
     reason: npt.NDArray[np.int8]  # index into `UNATTACHED_REASONS`
 
@@ -66,7 +66,7 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
 def _launching_calls(
     kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_], rows: IntColumn, launcher: IntColumn
 ) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int8]]:
-    """Return the innermost call around each launch, the innermost linked call, and the index of the method."""
+    """Return the innermost call around each launch, the innermost linked call, and the index of the attach method."""
     events = kineto.events
     method = np.where(launcher >= 0, 0, -1).astype(np.int8)
     thread, ts, until = np.full(len(rows), -1, np.int64), events.ts[rows], events.ts[rows]

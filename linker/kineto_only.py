@@ -42,7 +42,7 @@ _NODE = (
 
 
 def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
-    """Make an ET from a Kineto trace's calls. Return both as a pair, and a match in which all links are certain."""
+    """Make an ET from a Kineto trace's calls. Return both traces as a pair, and a match with certain links."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
     note = "no ET was given: the nodes are the CPU calls of the Kineto trace"

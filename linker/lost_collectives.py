@@ -43,7 +43,7 @@ _Tensor = tuple[Any, Any, str]
 
 
 class _Lost(NamedTuple):
-    """A collective without a node. `run` is its Kineto event, `issuing` is the issuing call in `EtCalls`."""
+    """A collective without a node. `run` is its Kineto event, and `issuing` is the issuing call in `EtCalls`."""
 
     name: str
     run: int
@@ -61,7 +61,7 @@ class _Issued(NamedTuple):
 
 
 def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Match]:
-    """Add a node for each host collective without one if its issuing call is in the ET. Return the extended pair and
+    """Add a node for each host collective that has none, if its issuing call is in the ET. Return the extended pair and
     match. The new node's link is as certain as the link of the issuing call. It is at most UNVERIFIED if only the order
     of the calls shows which call issued the collective."""
     lost = list(_lost(pair, found))

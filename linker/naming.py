@@ -79,7 +79,7 @@ class TraceFile:
 
     @property
     def evidence(self) -> int:
-        """Evidence for the rank: 3 if it is in the file name, 2 if in the contents, 1 for a mere number, else 0."""
+        """Evidence for the rank: 3 if it is in the file name, 2 if in the contents, 1 for a plain number, else 0."""
         return next((3 - i for i, rank in enumerate((self.named, self.inside, self.maybe)) if rank is not None), 0)
 
 
@@ -191,7 +191,7 @@ def begins_with(folder: Folder, name: str, kind: Kind) -> TraceFile:
 
 
 def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[Kind, Claim, int]:
-    """Read kind, claim and process id at the beginning of a file. `search`: find `distributedInfo` anywhere in it."""
+    """Read kind, claim and process id at the beginning of a file. `search` finds `distributedInfo` anywhere."""
     seen, first, pid = b"", True, -1
     try:
         with folder.open(name) as file:

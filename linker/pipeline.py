@@ -58,7 +58,7 @@ class LinkOptions:
         iteration: which of several equally good placements to use: "first", "last", "median", or a number from 0.
         renumber: number nodes as the original trace_link.py does.
         data_dependencies: add an edge from a tensor's last writer to every reader; this takes about 40% longer.
-        rank: the rank of both files in the job, if the file names do not show it. This proves nothing: if the job has
+        rank: the rank of both files in the job, if the file names do not show it. It proves nothing: if the job has
             several ranks, links are certain only if both files record the rank or `whole_job` is set.
         timezone: time zone of the machine that recorded the ET in local time: "UTC-7", "Europe/Berlin".
         whole_job: process ids and process groups show that these two files match no other files in the job;

@@ -187,7 +187,7 @@ def _surroundings(events: _Sequences) -> _Surroundings:
 
 
 def _numbered_runs(symbol: IntColumn, surroundings: _Surroundings) -> list[tuple[int, npt.NDArray[np.int32]]]:
-    """Return run lengths (powers of two up to the longest match), each with the number of the run at every place."""
+    """Return run lengths (powers of two up to the longest match). Each has the run's number at every place."""
     length, numbered = 1, list[tuple[int, npt.NDArray[np.int32]]]()
     number: npt.NDArray[np.int32] = np.unique(symbol, return_inverse=True)[1].reshape(-1).astype(np.int32)
     while len(symbol) >= 2 * length:
@@ -263,7 +263,7 @@ def _pair_in_run(events: _Sequences, pairs: _Pairs, runs: _RepeatedRuns, event: 
 
 class _Trial(NamedTuple):
     """Result of pairing events after their known launches were hidden. The earlier half of the pairs shows which
-    symbols vary. The later pairs are counted, except those with such a symbol."""
+    symbols vary. Only later pairs without such a symbol are counted."""
 
     length: IntColumn  # run length for each later pair
     right: Mask  # True for each later pair that has the correct operator
@@ -309,7 +309,7 @@ def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
         long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
         return _LONG_RUN if trial.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown) else never
     order = np.argsort(-trial.length, kind="stable")
-    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # correct share if runs are at least this long
+    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # correct share at this length or above
     if len(share) < _MIN_TRIED // 4:
         return never
     if share[-1] >= _MIN_RIGHT:

@@ -118,7 +118,7 @@ def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[i
 
 
 def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None, sure: bool) -> list[str]:
-    """Describe the linked iterations. `sure`: only one place fits, and both traces have the same sequence numbers."""
+    """Describe the linked iterations. `sure`: only one place fits, and its numbers are the same in both traces."""
     total = len(iterations)
     numbers = f" (sequence numbers {sequence[0]}–{sequence[1]})" if sequence else ""
     if not covered or len(covered) == total:

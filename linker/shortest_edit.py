@@ -1,4 +1,4 @@
-"""Align two sequences by a shortest edit script. It matches the most common elements that keep their order."""
+"""Align two sequences by a shortest edit script. It matches the largest number of common elements in order."""
 
 from __future__ import annotations
 

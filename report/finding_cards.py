@@ -47,7 +47,7 @@ def cards_of(
 
 
 def _command(case: Case, finding: Finding) -> str:
-    """Return the command that replays a finding; "" if its gain differs, because it may select more events."""
+    """Return the command that replays a finding; "" if the gain differs, because the command may select more events."""
     if finding.gain is None:
         return ""
     try:

@@ -110,7 +110,7 @@ def _with_stacks(
     """Add rows for the frames around calls to the columns of `_calls`, and a column with the number of calls."""
     stacks = trace.stacks
     entry = stacks.first_entry(np.concatenate([trace.calls.source, trace.runtime.source]))
-    modules = np.any(trace.calls.kind == MODULE)  # Module frames would show these calls twice.
+    modules = np.any(trace.calls.kind == MODULE)  # module frames would repeat these calls
     wanted = ~(matching(stacks.name, stacks.names, is_module) & modules)
     parent, added, calls = frames_between(stacks, entry, parent, wanted)
     of_frame = np.full(len(parent), -1, np.int64)

@@ -36,7 +36,7 @@ def page(report: dict[str, Any], title: str) -> bytes:
     """Return the HTML page of a report. Equal reports give identical bytes.
 
     Names in traces are untrusted. The content security policy therefore forbids all downloads, and only the page's own
-    two scripts may run. It identifies them by their hashes.
+    two scripts may run, identified by their hashes.
 
     Raises:
         EtplusError: the page is too large for browsers or does not fit in memory."""

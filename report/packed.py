@@ -1,7 +1,7 @@
 """Store columns of numbers as compressed text blocks. The page decodes a block only when it needs it.
 
-A block stores one column after the other. A column begins with the least significant byte of every value. The next byte
-of every value follows, and so on. This puts similar bytes next to each other, so zlib finds more repeats."""
+A block stores one column after the other. A column begins with the least significant byte of every value, followed by
+the next byte of every value, and so on. This puts similar bytes next to each other, so zlib finds more repeats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEVEL = 6
 
 @dataclass(frozen=True)
 class Field:
-    """How a column is stored: `size` bytes per signed little-endian value; `delta` stores differences of neighbors."""
+    """A column is stored as signed little-endian values of `size` bytes. `delta` stores differences of neighbors."""
 
     name: str
     size: int

@@ -71,8 +71,8 @@ class PathTable:
         self._lines = [source.file_line for source in trace.source_table.lines]
 
     def rows(self, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
-        """Return `PathPart` rows as plain dicts, largest first. Their `ns` add up to the makespan or the step's part of
-        it.
+        """Return `PathPart` rows as plain dicts, largest first. The sum of their `ns` is the makespan or the step's
+        part of it.
 
         Args:
             step: if given, only use the elements in the step that has this number."""

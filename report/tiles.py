@@ -21,7 +21,7 @@ _TILE = 8192
 
 @dataclass(frozen=True)
 class LaneLayout:
-    """Where each event is on the page.
+    """The position of every event on the page.
 
     `lane` is each event's lane, and `depth` is its row in the lane. `order` sorts the events by lane, depth and start.
     `starts` contains the number of the first event in each tile. All are int64."""

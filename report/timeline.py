@@ -153,7 +153,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: Int
     if not len(starts):
         return {"makespan_ns": chain.makespan_ns, "shown_ns": 0, "kinds": chain.kinds, "tiles": None}
     ns = np.add.reduceat(chain.ns, starts)
-    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # The elements are in path order.
+    start = np.maximum.accumulate(chain.start[starts]) - trace.span.start  # elements follow the order of the path
     end = chain.end[np.append(starts[1:], len(unit)) - 1] - trace.span.start
     kept = np.flatnonzero((ns != 0) & (start < trace.span.length) & (end > 0))
     number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))

@@ -203,7 +203,7 @@ def _is_dense(alignment: Alignment) -> bool:
 
 
 def _overlaps(alignment: Alignment, size: int, least: float) -> bool:
-    """Return True if the match covers enough calls, and at each of its ends one side ends."""
+    """Return True if the match covers enough calls, and the pattern or the text ends at each of its two ends."""
     placed = np.flatnonzero(alignment.at >= 0)
     before = min(int(placed[0]), int(alignment.at[placed[0]]))
     after = min(len(alignment.at) - 1 - int(placed[-1]), size - 1 - int(alignment.at[placed[-1]]))
@@ -260,7 +260,7 @@ class _Stretch(NamedTuple):
 
 
 def align_at_anchors(pattern: CallOrder, text: CallOrder, i: IntColumn, j: IntColumn) -> Alignment:
-    """Place the calls around anchors. There must be at least one. They are pairs (i, j), ascending on both sides."""
+    """Place the calls around anchors. There is at least one anchor (i, j), and anchors ascend on both sides."""
     at = scatter(len(pattern), i, j)
     diagonal = j - i
     runs = np.concatenate(([0], np.flatnonzero(np.diff(diagonal)) + 1, [len(i)]))
@@ -284,7 +284,7 @@ def align_from(pattern: CallOrder, text: CallOrder, i: int, j: int) -> Alignment
 
 
 def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: int, at: IntColumn) -> None:
-    """Place the calls between anchors on one diagonal. If a call does not fit there, fill its stretch as a gap."""
+    """Place the calls between anchors on one diagonal. If a call does not fit there, treat its stretch as a gap."""
     begin, end = int(i[0]), int(i[-1]) + 1
     fit = _fits(pattern.slice(begin, end), text.slice(begin + diagonal, end + diagonal))
     if fit.all():
@@ -336,7 +336,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
         if not len(placed):
             continue
         low, high = int(at[placed[0]]), int(at[placed[-1]]) + 1
-        if begin:  # the range is after the last anchor
+        if begin:  # the range follows the last anchor
             outwards, near = np.arange(begin - 1, end), int(at[begin - 1]) + 1
             beyond = _Stretch(begin, end, near, len(text))
             reach = high + 2 * (high - near - len(placed)) + _SPARE

@@ -54,8 +54,8 @@ def _noted(found: Match) -> Match:
 
 def match_remaining(pair: TracePair, found: Match) -> Match:
     """Pair the remaining calls in the linked window by name, if both sides have the same number of calls with this
-    name. The k-th such call in the ET is paired with the k-th in time. These links are never certain. The ET records
-    asynchronous collectives on the caller's thread, and Kineto records them on the worker thread."""
+    name. The k-th of these ET calls is paired with the k-th Kineto call in time. These links are never certain. The ET
+    records asynchronous collectives on the caller's thread, and Kineto records them on the worker thread."""
     nodes, calls, linked = pair.nodes, pair.calls, np.flatnonzero(found.call >= 0)
     if not len(linked):
         return found

@@ -87,8 +87,8 @@ def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
 
 def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
     """If only one trace records that a call made another, demote both calls' links, because either may be wrong. This
-    affects 273 of 88,120 recorded calls. All are in asynchronous communication or below calls that raised. For these,
-    the ET records the last node on any thread that has begun and not yet ended as the caller."""
+    affects 273 of 88,120 recorded calls. All are in asynchronous communication or below calls that raised. As their
+    caller, the ET records the last node on any thread that has begun and not yet ended."""
     is_linked = found.call >= 0
     linked = np.flatnonzero(is_linked)
     node_of_call = scatter(len(calls), found.call[linked], linked)
