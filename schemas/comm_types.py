@@ -53,7 +53,7 @@ _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 def collective_type(comm: Comm, name: str) -> int | None:
     """Return the CollectiveCommType, SEND or RECV that the name of a kernel or host operator implies; None if unknown.
 
-    RCCL runs all collectives in the kernel `ncclDevKernel_Generic`. A kernel `SendRecv` may be part of an all-to-all.
+    RCCL may run any collective in `ncclDevKernel_Generic`. Without metadata, a `SendRecv` kernel may be an all-to-all.
     """
     for text in (comm.collective or "", name):
         plain = re.sub(r"[^a-z]", "", text.rpartition(":")[2].lower())

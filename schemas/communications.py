@@ -168,7 +168,7 @@ def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Return operators on backend threads, such as Gloo's copies. Such copies run while the collective runs."""
+    """Return operators on backend threads, such as Gloo's copies. A collective's time includes its copies."""
     runs = communicating[trace.nodes.kind[communicating] != GPU]
     rows = without(np.flatnonzero((trace.nodes.kind == CPU) & trace.nodes.timed), runs)
     runs = runs[np.argsort(trace.nodes.ts[runs], kind="stable")]

@@ -88,7 +88,7 @@ _NODE = _known(
     captured_by=_known("op link replay"),
     counterpart=_known("node same_module"),
 )
-_COUNTS: Fields = {}  # Counts by category or reason. Keys are kept if they look like messages from etplus or Kineto.
+_COUNTS: Fields = {}  # Counts by category or reason. Keys are kept if they look like words from etplus or Kineto.
 _FOUND = _known("by says")
 _CATEGORY = _known("total attached unverified", by_method=_COUNTS, unattached=_COUNTS)
 _LINK = _known(

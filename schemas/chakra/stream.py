@@ -111,7 +111,7 @@ class NodeHeads(NamedTuple):
 
 
 def node_heads(messages: Messages) -> NodeHeads | None:
-    """Read ids, types, durations and dependencies without parsing; None if a node is malformed or repeats an id."""
+    """Read ids, types, durations and dependencies unparsed; None if a node is malformed or repeats a dependency."""
     starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
     data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
     numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}

@@ -53,7 +53,7 @@ class _Times(msgspec.Struct, gc=False):
 
 
 class _ExactTimes(msgspec.Struct, gc=False):
-    """Times as decimals, because a double since the epoch cannot represent fractions of a µs exactly."""
+    """Times as decimals, because a double with the time since the epoch cannot represent fractions of a µs exactly."""
 
     ts: Decimal | None = None
     dur: Decimal | None = None

@@ -196,7 +196,7 @@ def _with_callers(texts: RecordTexts, before: IntColumn, parent: IntColumn, flat
 
 
 def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
-    """Return start and duration in s. `time` is local time; `start_ts` and `finish_ts` are in ms on another clock."""
+    """Return start and duration in seconds. `time` is local; `start_ts` and `finish_ts` are in ms on another clock."""
     try:
         begin = calendar.timegm(time.strptime(msgspec.json.decode(header["time"], type=str), "%Y-%m-%d %H:%M:%S"))
         start, finish = (msgspec.json.decode(header[key], type=int) for key in ("start_ts", "finish_ts"))

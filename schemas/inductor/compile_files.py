@@ -84,7 +84,7 @@ def find_compile_files(kineto: object) -> list[str]:
     """Return the compiler's files that belong to `NAME.kineto.json.gz`, such as `NAME.kernel_information.json`.
 
     A file's NAME may lack the rank, or be missing if the folder contains only one Kineto trace. Graph annotations
-    (`kernel_annotations_rank0*.json`) are in the trace's folder or its parent, because PyTorch writes them there.
+    (`kernel_annotations_rank0*.json`) are in the trace's folder or in its parent, where PyTorch writes them.
     """
     if not isinstance(kineto, (str, os.PathLike)) or not Path(kineto).is_file():
         return []

@@ -38,7 +38,7 @@ _ROWS = 4096  # Rows are converted in blocks of this size.
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """Return the top-level keys of a Kineto trace for an ET+. Times in the file count from `zero` (wall-clock ns)."""
+    """Return the top-level keys of a Kineto trace for an ET+. Time 0 in the file is the wall-clock time `zero` (ns)."""
     _, summary = known_sections({}, {"kineto": trace.summary.get("kineto")})
     known = json.loads(summary, parse_int=_integer)["kineto"] or {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
@@ -52,7 +52,7 @@ def _integer(digits: str) -> int | float:
 
 
 def category(trace: Trace, row: Row) -> str:
-    """Return Kineto's category of a row. ET+ does not store it for runtime calls, so infer it from the name."""
+    """Return Kineto's category of a row. ET+ stores no category for runtime calls, so infer it from the name."""
     kind = trace.nodes.kind[row]
     if kind == GPU:
         text: str = trace.categories[trace.nodes.category[row]]

@@ -110,7 +110,7 @@ _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(
 
 
 def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[str], object] | None = None) -> EventPart:
-    """Decode blocks of events. `modules` adds module forwards. Errors go to `invalid`, or are raised if it is None."""
+    """Decode blocks of events. `modules` adds module forwards. Errors are passed to `invalid`, or raised if None."""
     columns, plain = EventColumns(), True
     for begin, end, array in blocks:
         check_utf8(array)
@@ -201,7 +201,7 @@ class _AnyEvent(msgspec.Struct, gc=False):
 
 
 class _ExactEvent(_AnyEvent, gc=False):
-    """An event with decimal times, because a double since the epoch cannot represent fractions of a µs exactly."""
+    """An event with exact times. A double with the time since the epoch cannot represent fractions of a µs exactly."""
 
     ts: Decimal = Decimal(0)  # type: ignore[assignment]
     dur: Decimal = Decimal(0)  # type: ignore[assignment]

@@ -257,7 +257,7 @@ class ProcessOwners:
         return [lost[self._process[lost] == code] for code in codes]
 
     def _by_launches(self, owner: IntColumn, gpu: IntColumn) -> None:
-        """Assign a device's events to the rank that launched most. If ranks share the device, assign unique matches."""
+        """Assign a device's events to the rank that launched most of them, or one by one if ranks share the device."""
         lanes = self._lanes(owner, gpu)
         for rows in lanes:
             fits = np.stack([self._fits(owner, rows, rank) for rank in range(len(self.ranks))])

@@ -63,7 +63,7 @@ VERSION = {"etplus_columns": str(layout.FORMAT)}  # Every table has this metadat
 
 
 class ArrowTables:
-    """The tables of a trace, created on demand. `spans` adds the position of each row's JSON in the ET+."""
+    """The tables of a trace, created on demand. `spans` adds columns: the position of a row's JSON in the ET+."""
 
     def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:
         self.trace, self._spans = trace, spans

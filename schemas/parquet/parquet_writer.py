@@ -46,7 +46,7 @@ def write_rank(trace: Trace, folder: str | os.PathLike[str], rank: int) -> list[
 
 
 def check_place(folder: str | os.PathLike[str], *, rank: int | None = None, beside: Sequence[str] = ()) -> None:
-    """Raise an error if pyarrow is missing, or if the folder contains files that `beside` does not list."""
+    """Raise an error if pyarrow is missing or another program wrote the folder. A file in `beside` is accepted."""
     library("pyarrow")
     check_folder(folder)
     try:

@@ -15,7 +15,7 @@ _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 
 @dataclass(frozen=True)
 class StoredRank:
-    """One of several ranks in a folder; readers accept it instead of a path."""
+    """One of several ranks in a folder. Readers accept this object instead of a path."""
 
     path: str
     rank: int

@@ -18,7 +18,7 @@ AnyRank = TypeVar("AnyRank", bound="FileRank")
 
 @dataclass(frozen=True)
 class FileRank:
-    """A rank in a file; readers accept it instead of a path."""
+    """A rank in a file. Readers accept this object instead of a path."""
 
     path: str
     rank: int  # the rank in the job if recorded, else the position in the file

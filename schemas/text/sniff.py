@@ -33,7 +33,7 @@ _EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
-# Packets of a Perfetto trace, planes of an XSpace and the version of a GlobalMetadata have this tag.
+# Packets of a Perfetto trace, planes of an XSpace and the version of a GlobalMetadata have this tag (field 1).
 _PACKET = 0x0A
 _PACKETS_TESTED = 4
 _PRINTABLE = re.compile(rb"[ -~]+")

@@ -22,7 +22,7 @@ class Folder(Protocol):
     @property
     def root(self) -> str: ...
     def files(self) -> list[str]:
-        """Return all files in the folder and below, sorted. Raise an error if the folder is missing."""
+        """Return all files below the folder, sorted. Raise MissingFileError or UsageError if the folder is missing."""
 
     def open(self, name: str) -> BinaryIO: ...
     def fetch(self, name: str, scratch: Path) -> Path:
