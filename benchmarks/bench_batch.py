@@ -4,8 +4,8 @@
 
 The ranks are renumbered copies of the four dlrm ranks in the folder next to the repository (or of a fixture if they are
 missing). Each figure is the best of several alternating runs of `etplus link FOLDER`. For comparison, the benchmark
-also runs a simple loop, first in one process and then in two at the same time. This shows how much a second core helps
-on this machine.
+also runs a simple loop, first in one process and then in two at the same time. The loop shows how much a second core
+helps on this machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOOP = "n = 0\nfor i in range(5_000_000): n += i"
 
 
 def write_job(folder: Path, ranks: int, times: int) -> float:
-    """Write the files `rank-N.et.json` and `rank-N.kineto.json` of each rank. Return their total size in MB."""
+    """Write `rank-N.et.json` and `rank-N.kineto.json` for all ranks. Return the total size of these files in MB."""
     real = [REAL / f"dlrm.rank{rank}" for rank in range(4)]
     prefixes = real if Path(f"{real[0]}.et.json.gz").exists() else [FIXTURE]
     made = [

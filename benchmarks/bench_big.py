@@ -2,15 +2,15 @@
 
     python benchmarks/bench_big.py [--runs N] [--most MILLIONS] [--only recorded|repeated|growth]
 
-`recorded` is a pair of about 1 GB. The script `record.py --set big` next to the repository records it with PyTorch. If
-this is not possible, the benchmark repeats the pair resnet103 (or a fixture if it is missing) up to the same size.
-`repeated` is resnet103, repeated until the Kineto trace reaches 900 MB. `growth` is resnet103, repeated to several
-sizes between 0.1 million and `--most` million events.
+`recorded` is a pair of about 1 GB, recorded with PyTorch by the script `record.py --set big` next to the repository. If
+no pair can be recorded, the benchmark repeats the pair resnet103 (or a fixture) up to the same size. `repeated` is
+resnet103, repeated until the Kineto trace reaches 900 MB. `growth` is resnet103, repeated to several sizes between 0.1
+million and `--most` million events.
 
 Each figure is the best of several alternating runs, each in a separate process. `orjson` is the cost of loading both
 files, with the garbage collector off and on. `floor` is the cost of decoding both files into objects without fields and
-writing the size of the output. Memory is the sum of the peak sizes of all processes. Pages that they share are counted
-several times.
+writing the size of the output. Memory is the sum of the peak sizes of all processes. Pages that several processes share
+are counted several times.
 """
 
 from __future__ import annotations

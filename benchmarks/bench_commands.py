@@ -3,11 +3,11 @@
     python benchmarks/bench_commands.py [--times 1,5,25] [--runs N] [--only LABEL,LABEL] [--odd]
 
 The inputs repeat the pair `resnet103` next to the repository (or a fixture), as ET+ JSON and as columns. Each figure is
-the minimum over several alternating runs. Each run is a separate process and includes its startup. Below the tables,
-the benchmark prints the growth exponent of each command's CPU time between the second and the last size (1 is linear),
-the same exponents for traces with unusual shapes, and whether each goal is met. Goals in seconds are scaled by the time
-that orjson takes to load the largest pair (minified, 460 MB) without garbage collection. `_ORJSON_S` is the time that
-it took when the goals were set.
+the minimum over several alternating runs. Each run is a separate process, and its time includes startup. Below the
+tables, the benchmark prints the growth exponent of each command's CPU time between the second and the last size (1 is
+linear), the same exponents for traces with unusual shapes, and whether each goal is met. Goals in seconds are scaled by
+the time that orjson takes to load the largest pair (minified, 460 MB) without garbage collection. `_ORJSON_S` is this
+time on the day when the goals were set.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Costs = dict[str, Cost]
 
 
 def commands(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Return the commands to measure. Their order matters, because later commands read files that earlier ones
-    write."""
+    """Return the commands to measure. The order of the commands matters, because later commands read files that earlier
+    ones write."""
     pair, minified = ([str(folder / f"{more}{kind}.json") for kind in ("et", "kineto")] for more in ("", "min."))
     loads = (
         "import gc, orjson, os, sys; gc.disable(); [orjson.loads(open(path, 'rb').read()) for path in sys.argv[1:]];"

@@ -88,7 +88,7 @@ def one_rank(plus: Path, output: Path) -> int:
 
 
 def linked(pair: tuple[Path, Path], output: Path) -> int:
-    """Link the pair and write the ET+. Return its total number of nodes and runtime calls."""
+    """Link the pair and write the ET+. Return the total number of nodes and runtime calls."""
     from etplus.linker import link
 
     trace = link(*pair)

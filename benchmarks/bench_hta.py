@@ -4,9 +4,9 @@
 
 HTA loads a Kineto trace and computes the temporal, idle-time and kernel breakdowns. `etplus analyze` computes all of
 its tables. If KINETO is omitted, the benchmark repeats the trace of `resnet103` next to the repository (54 MB for 5
-repetitions) or, if it is missing, of a fixture. Unless PYTHON already has HTA, the benchmark installs it in a virtual
-environment in `build/hta`. If HTA cannot be installed, the benchmark compares nothing. Each figure is the best of three
-separate processes.
+repetitions) or a fixture. Unless PYTHON already has HTA, the benchmark installs it in a virtual environment in
+`build/hta`. If HTA cannot be installed, the benchmark compares nothing. Each figure is the best of three separate
+processes.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER] [--no-dask]
 
-The script `tests/made_ranks.py` generates the ranks. It copies a recorded rank from the folder next to the repository
-(or from a fixture if it is missing), varies the times and clocks, and adds known stragglers. For each command, the
-benchmark prints the CPU time and the peak memory of all processes together. Memory is the proportional set size: if n
-processes share a page, each is charged 1/n of it (`smaps_rollup` on Linux). The commands run without Dask and on a
-local Dask cluster with two workers. The benchmark kills one worker when a quarter of the ranks are done. The resulting
-columns, numbers and page must still be identical.
+The script `tests/made_ranks.py` generates the ranks. The script copies a recorded rank from the folder next to the
+repository (or a fixture), varies times and clocks, and adds known stragglers. For each command, the benchmark prints
+the CPU time and the peak memory of all processes together. Memory is the proportional set size: if n processes share a
+page, each is charged 1/n of it (`smaps_rollup` on Linux). The commands run without Dask and on a local Dask cluster
+with two workers. The benchmark kills one worker when a quarter of the ranks are done. After that, the columns, numbers
+and report page must still be identical.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DOUBTFUL = 3
 
 
 def measured(*words: str) -> tuple[float, float, str]:
-    """Run Python. Return its CPU time in s, the peak memory of all its processes in GB, and its output."""
+    """Run Python. Return the CPU time in s, the peak memory of all processes in GB, and the output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     most = 0

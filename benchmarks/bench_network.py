@@ -3,10 +3,11 @@
     python benchmarks/bench_network.py [--traces FOLDER]
 
 The benchmark replays every job (`etplus replay --network`), converts it for ASTRA-sim, and runs it in the simulator in
-`tests/simulator.py`. It first uses the measured communication times. It then uses rings with a latency of 5 µs and a
-bandwidth of 25 GB/s, and with ten times, a tenth and a hundredth of this bandwidth. The jobs are ranks 0 to 3 of dlrm,
-one of the two ranks of resnet103, and the jobs in `tests/made_jobs.py`. Only the true times of the latter are known.
-Both times are compared with the true time if it is known, and the simulated time is compared with the replayed time.
+`tests/simulator.py`. The first simulation uses the measured communication times. The other simulations use rings with a
+latency of 5 µs and a bandwidth of 25 GB/s, ten times, a tenth and a hundredth of this bandwidth. The jobs are ranks 0
+to 3 of dlrm, one of the two ranks of resnet103, and the jobs in `tests/made_jobs.py`. The true times are known only for
+the jobs in `tests/made_jobs.py`. The replayed and simulated times are compared with each other and, if it is known,
+with the true time.
 """
 
 from __future__ import annotations

@@ -8,11 +8,12 @@ For each trace, the benchmark prints the end-to-end error, its 80% interval, the
 model predicts, the outcome of `predict run`, and the weakest link. The outcome is "given", "marked" (exit status 3) or
 "refused" (exit status 2). CPU traces are also predicted with `--host model`.
 
-One trivial predictor of the end-to-end time keeps the recorded host and sets all kernel times to 0. Another keeps the
-recorded host and sets every kernel to the mean time of its class. With `--host model`, the trivial predictor is the
-mean of the fitted traces. One trivial predictor of kernel totals sets every kernel to the mean time of its name in the
-fitted traces. Another sets every kernel to the mean time of its class. A trace is included in the score only if the
-errors of all trivial predictors exceed 25%. If a threshold is missed, the exit status is 1.
+One trivial predictor of the end-to-end time keeps the recorded host and sets all kernel times to 0. Another trivial
+predictor keeps the recorded host and sets every kernel to the mean time of its class. With `--host model`, the trivial
+predictor is the mean of the fitted traces. One trivial predictor of kernel totals sets every kernel to the mean time of
+its name in the fitted traces. Another trivial predictor sets every kernel to the mean time of its class. A trace is
+included in the score only if the errors of all trivial predictors exceed 25%. If a threshold is missed, the exit status
+is 1.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ DEVICES = {device.name: device for device in known_devices()}
 
 @dataclass(frozen=True)
 class Subject:
-    """A trace to predict. `part` is the data that it contributes to models of other jobs."""
+    """A trace to predict. `part` is the data that the trace contributes to models of other jobs."""
 
     name: str
     job: str
@@ -92,7 +93,7 @@ class Models:
         self._known = known
         hosts = [subject.trace for subject in known if not subject.part.gpu]
         together = fit_parts([subject.part for subject in known], (), None)
-        # These are the errors of models that are fitted on five sixths of the CPU jobs.
+        # errors of models that were fitted on five sixths of the CPU jobs
         self._errors = calibrated(together, hosts).end_to_end
         self._kernels = cache(self._fit_kernels)
 
@@ -108,7 +109,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The prediction of a trace, and how it turned out."""
+    """The prediction of a trace and its outcome: given, marked or refused."""
 
     subject: Subject
     host: Host

@@ -2,15 +2,15 @@
 
     python benchmarks/bench_rates.py [JOB …] [--networks FILE | --calibration TIMES] [--before NUMBERS] [--json NUMBERS]
 
-A JOB is a folder that contains `times.json` and one folder per link speed. `record_network.py` next to the repository
-writes it. By default, all such folders in the shared traces are used. The network models are fitted to all-reduces only
-(from `gloo-2/times.json` or TIMES). Speeds without such measurements use the nominal bandwidth of the link. With
---networks, the network models come from FILE, which `etplus predict fit --network` wrote. For each pair of speeds, the
-benchmark prints the predicted and the recorded step time in ms, the error, and the range. A mark shows that the range
-contains the recorded time. It then prints medians, and all cases in which the lower bound of the range exceeds the
-recorded time. --json writes the errors to a file. --before also prints the errors from such a file, which another
-version wrote. If two names differ only after a dot (`ddp2.a`, `ddp2.b`), they are recordings of the same job. The
-difference between them limits the accuracy of any prediction.
+A JOB is a folder that contains `times.json` and one folder per link speed. The script `record_network.py` next to the
+repository writes such folders. By default, the benchmark uses all such folders in the shared traces. The network models
+are fitted to all-reduces only (from `gloo-2/times.json` or TIMES). If a speed has no measured all-reduces, its model
+uses the nominal bandwidth of the link. With --networks, the network models come from FILE, which `etplus predict fit
+--network` wrote. For each pair of speeds, the benchmark prints the predicted and the recorded step time in ms, the
+error, and the range. A mark shows that the range contains the recorded time. The benchmark then prints medians, and all
+cases in which the lower bound of the range exceeds the recorded time. --json writes the errors to a file. --before also
+prints the errors that another version wrote to a file. If two names differ only after a dot (`ddp2.a`, `ddp2.b`), they
+are recordings of the same job. No prediction can be more accurate than the agreement between two such recordings.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""Measure the cost of `etplus record`. Compare the step time before, in and after the window with no recording.
+"""Measure the cost of `etplus record`. Compare step times before, in and after the window with step times in runs
+without the recorder.
 
     python benchmarks/bench_record.py                    # takes minutes
     python benchmarks/bench_record.py --rounds 5 --only train
 
-The programs come from tests/programs_to_record.py. The steps take less than a millisecond, so that the cost per step
-and per operator is visible. All times are CPU times, summed over the threads of the process. Each figure is the median
-step of a run, and then the median over the runs. `start` and `end` are the one-time extra costs of the steps at the
-start and end of the window. "×" is the ratio to the same steps without the recorder. "+ µs" is the difference.
+The programs come from tests/programs_to_record.py. Steps of these programs take less than a millisecond, so that the
+cost per step and per operator is visible. All times are CPU times, summed over the threads of the process. Each figure
+is the median over all runs of the median step time in a run. `start` and `end` are the one-time extra costs of the
+steps at the start and end of the window. "×" is the ratio to the same steps without the recorder. "+ µs" is the
+difference.
 """
 
 from __future__ import annotations

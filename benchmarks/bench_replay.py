@@ -1,11 +1,11 @@
-"""Measure the speed and memory of the replay on a large graph. Compare it with the longest path in networkx on a graph
-that is a tenth of the size.
+"""Measure the speed and memory of the replay on a large graph. Compare the replay with networkx's longest path on a
+graph that is a tenth of the size.
 
     python benchmarks/bench_replay.py [--nodes N]
 
-The benchmark links the pair `resnet103` next to the repository (or a fixture if it is missing). It repeats the result
-in memory until it has a total of N nodes and runtime calls (default: one million). The times do not include reading
-files. Each figure comes from a separate process.
+The benchmark links the pair `resnet103` next to the repository (or a fixture if it is missing). The linked trace is
+repeated in memory until it has a total of N nodes and runtime calls (default: one million). The times do not include
+reading files. Each figure comes from a separate process.
 """
 
 from __future__ import annotations

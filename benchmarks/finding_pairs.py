@@ -35,7 +35,7 @@ def played(program: Program, *, after: bool, steps: int = 3) -> MadeDevice:
 
 
 def _layer(device: MadeDevice, number: int = 0, rows: int = 8192, width: int = 4096) -> None:
-    """Run a linear layer with a fused activation. It takes 350 µs on the device and 20 µs on the host."""
+    """Run a linear layer with a fused activation. The layer takes 350 µs on the device and 20 µs on the host."""
     with device.frame(f"nn.Module: Linear_{number}"):
         device.linear(rows, width, width)
 

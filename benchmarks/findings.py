@@ -2,15 +2,15 @@
 
     python benchmarks/findings.py [--traces FOLDER] [--gains FOLDER]... [PAIR…]
 
-There are three kinds of pairs. The first kind is steps that were recorded on a CPU (`fixtures/findings`). Their gains
-were measured without the profiler. The other two are generated GPU steps and generated jobs (`finding_pairs.py`). Their
-gains follow from their construction. For each pair, the expected finding must be present before the change and absent
-after it. Its predicted gain must have the right sign and be within 30% of the measured gain, and its interval must
-contain the measured gain. Gains are given as shares of the time before the change, because the profiler makes recorded
-steps longer. `--traces` prints all findings on the traces in FOLDER.
+There are three kinds of pairs. The first kind is steps that were recorded on a CPU (`fixtures/findings`), with gains
+measured without the profiler. The second and third kind are generated GPU steps and generated jobs
+(`finding_pairs.py`), with gains that follow from their construction. For each pair, the expected finding must be
+present before the change and absent after it. The predicted gain must have the right sign and be within 30% of the
+measured gain, and its interval must contain the measured gain. Gains are given as shares of the time before the change,
+because the profiler makes recorded steps longer. `--traces` prints all findings on the traces in FOLDER.
 
-`--gains` scores only a FOLDER that `benchmarks/record_gains.py` wrote. It compares the gain that a what-if or the
-findings predict for each change with the times of both versions, measured without a profiler.
+`--gains` scores only a FOLDER that `benchmarks/record_gains.py` wrote. For each change, the gain that a what-if or the
+findings predict is compared with the times of both versions, measured without a profiler.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ sys.path.insert(0, str(ROOT / "tests"))
 from finding_pairs import GPU_PAIRS, JOB_PAIRS, NETWORK, played, well_tuned  # noqa: E402
 
 RECORDED = ROOT / "fixtures" / "findings"
-# Maximum relative error of a gain that is still correct.
+# A predicted gain is correct if its relative error is at most this value.
 SIZE = 0.3
 
-# Expected findings of each pair. One or more must be present before the change, and none after it.
+# Expected findings of each pair. Before a change, one or more must be present; after it, none.
 EXPECTED: dict[str, tuple[str, ...]] = {
     "item": ("host-loop",),
     "attention": ("eager-attention",),
@@ -114,7 +114,7 @@ class Score:
 
     `present` means that the finding exists before the change, `gone` that it does not exist after the change, and
     `first` that it is on the first screen. `gain` was measured. `predicted`, `low` and `high` come from the finding,
-    and are None if it has no gain. They are all shares of the time before the change.
+    and are None if it has no gain. All gains are shares of the time before the change.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""Run the programs of `gpu_session.py`. They are training steps and changes to these, for a GPU or (smaller) for a CPU.
+"""Run the programs of `gpu_session.py`. The programs are training steps, and changes to training steps, that run on a
+GPU or, at small sizes, on a CPU.
 
     python benchmarks/gpu_programs.py about                 # describe the machine as JSON
     python benchmarks/gpu_programs.py amp --steps 8         # run a program that contains no etplus code
@@ -41,7 +42,7 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Machine:
-    """The device that runs the programs. If `small` is true, it is a dry run with small sizes."""
+    """The device that runs the programs. If `small` is true, this is a dry run with small sizes."""
 
     device: str
     small: bool
@@ -220,7 +221,7 @@ def capture(machine: Machine, out: Path, steps: int) -> None:
     model, x = with_truth(blocks(machine)).eval(), tokens(machine)
     with torch.no_grad():
         side = torch.cuda.Stream() if machine.cuda else None
-        with torch.cuda.stream(side):  # If it is None, no stream is selected.
+        with torch.cuda.stream(side):  # `torch.cuda.stream(None)` selects no stream.
             model(x)  # Let the libraries initialize before the capture.
         machine.synchronize()
         with record(out, wait=0, warmup=1, active=steps, graphs=True, with_stack=True, link=False) as recording:
@@ -383,8 +384,8 @@ _ROUNDS, _BLOCK = 20, 10
 
 
 def timed(change: Callable[[bool, Machine], Step], machine: Machine) -> dict[str, float]:
-    """Return the step times in ns before and after a change. They are the 10th percentiles over alternating blocks of
-    steps."""
+    """Return the step times in ns before and after a change. Each time is the 10th percentile over blocks of steps that
+    alternate between both versions."""
     steps = [change(False, machine), change(True, machine)]
     rounds, block = (3, 1) if machine.small else (_ROUNDS, _BLOCK)
     taken: list[list[float]] = [[], []]

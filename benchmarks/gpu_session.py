@@ -302,7 +302,8 @@ def _of(checked: tuple[int, int]) -> str:
 
 
 def make_importable(out: Path) -> str:
-    """Return a PYTHONPATH with etplus and its dependencies. It works for any interpreter of the same Python version."""
+    """Return a PYTHONPATH with etplus and its dependencies. The path works for any interpreter of the same Python
+    version."""
     folder = out.resolve() / ".path"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "etplus").is_symlink():  # The root of the repository is the package `etplus`.

@@ -90,7 +90,7 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
             break
         begin = time.process_time()
         most = max(most, sum(map(_held, _family(process.pid))))
-        # A sample takes milliseconds if the processes use gigabytes, so this adapts the pause.
+        # If the processes use gigabytes, a sample takes milliseconds, so the pause between samples is longer.
         time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))
     if process.returncode not in (0, 3):  # Status 3: too few operators were linked.
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")

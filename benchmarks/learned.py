@@ -7,8 +7,9 @@
 The graphs come from the dataset OUT/npz. `etplus convert RECORDINGS --to npz --split graph -o OUT/npz` creates such a
 dataset from other recordings. Graphs are named MODEL__VARIANT. A fold holds out a fifth of the graphs, a fifth of the
 structures (MODEL), one family (the first word of MODEL), or one of the inner batch sizes (VARIANT begins with bBATCH).
-For early stopping, another part of the same kind is used. If batch sizes are held out, it is a fifth of the graphs.
-Errors are pooled over all folds. Kendall's tau and the share of ordered pairs are averaged over the folds.
+Early stopping uses another part of the same kind as the held-out part. If batch sizes are held out, a fifth of the
+graphs is used for early stopping. Errors are pooled over all folds. Kendall's tau and the share of ordered pairs are
+averaged over the folds.
 """
 
 from __future__ import annotations

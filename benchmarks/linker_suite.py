@@ -6,10 +6,10 @@
 The name of an output must begin with the name of its case. The exit status is 0 if all tests passed, 1 if some failed,
 and 2 for wrong usage.
 
-A case is an Execution Trace and a Kineto trace. Every link is known, because they were recorded with ids that match one
-to one (see fixtures/README.md). The operator that encloses the launch of each device event is also known. An output is
-either an ET+ JSON file (from etplus or Chakra's linker) or a Chakra trace (.et). If an output does not contain a fact,
-it is reported as untested.
+A case is an Execution Trace and a Kineto trace. Every link in a case is known, because the traces were recorded with
+ids that match one to one (see fixtures/README.md). The operator that encloses the launch of each device event is also
+known. An output is either an ET+ JSON file (from etplus or Chakra's linker) or a Chakra trace (.et). If an output does
+not contain a fact, the fact is reported as untested.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from etplus.trace.text_tables import render, terminal_width
 # Times may differ by up to 1 µs, because some linkers have this resolution.
 _CLOSE_NS = 1000
 _GAPS = 0.02
-"""An output may lose at most this share of the span. The bug in Chakra's issue 220 loses 2 to 20% of it."""
+"""An output may lose at most this share of the span. The bug in Chakra's issue 220 loses 2 to 20% of the span."""
 
 
 class LinkerCase(msgspec.Struct, frozen=True):
@@ -264,8 +264,8 @@ def _shift(known: CaseTruth, output: Output) -> int:
 
 
 def _device_pairs(known: CaseTruth, output: Output) -> list[tuple[DeviceTruth, OutputNode | None]]:
-    """Pair the device events that have an operator with nodes of the output. Match them by name and start, or else by
-    order."""
+    """Pair the device events that have an operator with nodes of the output. Match events and nodes by name and start,
+    or else by order."""
     shift = _shift(known, output)
     left: dict[str, list[OutputNode]] = defaultdict(list)
     for node in sorted((node for node in output.nodes.values() if node.on_device), key=lambda one: (one.ts, one.id)):

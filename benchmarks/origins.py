@@ -2,9 +2,9 @@
 
     python benchmarks/origins.py ../shared/traces/*/*.json.gz
 
-If a trace has no GPU events, they are shares of the CPU self time of operators. If an ET is next to a trace, the two
-are linked. `neither` is the share that has neither a module nor a phase. At most 5% is accepted if modules or
-annotations were recorded.
+If a trace has no GPU events, the script prints shares of the CPU self time of operators. If the folder of a trace
+contains its ET, the two are linked. `neither` is the share that has neither a module nor a phase. At most 5% is
+accepted if modules or annotations were recorded.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 
 The benchmark removes every host event that starts in the first 30% of the recording, as if the recording had begun
 later. The true launches come from the complete trace. If a trace has kernels with an operator, the benchmark prints the
-number of kernels that lost their launch, and the share of their time for which a counterpart was found. It then prints
-the number of counterparts that have the right operator and shapes (and module, if `same_module` applies), the number of
-certain links, and how counterparts change the replay.
+number of kernels that lost their launch, and the share of their time for which a counterpart was found. The benchmark
+also prints the number of counterparts that have the right operator and shapes (and module, if `same_module` applies),
+the number of certain links, and the change of the replayed makespan due to counterparts.
 """
 
 from __future__ import annotations

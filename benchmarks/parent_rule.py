@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Count the GPU events that get a wrong parent if it is assumed to be the last operator that started before the launch.
+"""Count the GPU events with a wrong parent if the parent is assumed to be the last operator started before the launch.
 
 usage: python benchmarks/parent_rule.py KINETO...
 
 For every GPU event that has a launch, the script finds the last CPU operator that started on the same thread before the
-launch. It compares this operator with the innermost operator that was open at the launch. It prints one line per file.
+launch. The script compares this operator with the innermost operator that was open at the launch. The script prints one
+line per file.
 """
 
 from __future__ import annotations

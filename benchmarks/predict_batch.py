@@ -2,11 +2,11 @@
 
     python benchmarks/predict_batch.py OUT        # sweep_cpu.py recorded OUT
 
-For each number of threads, the benchmark fits a model on all batch sizes except one in the middle. It then predicts
-this size from recordings at the smallest size, and from recordings at the largest size. It also fits a model on small
-sizes and predicts a larger one. For comparison, it prints two simple predictions: the recorded time, and the recorded
-time scaled by the batch size. Finally, for all pairs of batch sizes, it compares derived shapes with recorded shapes,
-call by call.
+For each number of threads, the benchmark fits a model on all batch sizes except one in the middle. The model then
+predicts this size from recordings at the smallest size, and from recordings at the largest size. The benchmark also
+fits a model on small batch sizes and predicts a larger one. For comparison, the benchmark prints two simple
+predictions: the recorded time, unchanged and scaled by the batch size. Finally, for all pairs of batch sizes, the
+benchmark compares derived with recorded shapes, call by call.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python benchmarks/predict_cpu.py OUT          # sweep_cpu.py recorded OUT
 
-The benchmark handles each number of threads separately. It holds out one of the inner batch sizes, then a fifth of the
-models, then one family, and predicts each with a model that was fitted on the remaining recordings. It prints the
-errors of these predictions and, for comparison, of the mean over the fitted traces.
+The benchmark handles each number of threads separately. The benchmark holds out one of the inner batch sizes, then a
+fifth of the models, then one family. It predicts the held-out recordings with a model that was fitted on all others.
+The benchmark prints the errors of these predictions and, for comparison, of the mean over the fitted traces.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ The time of a step is the sum of its parts. Each part is the median over the rec
 the machine hardly affect these medians.
 
 Shapes: for every two recordings of a program that differ in a single size, the benchmark derives shapes from the first
-recording. It counts the calls that have the same shapes in the second recording. Times: the benchmark fits a model on
-recordings at two batch sizes. It predicts a size between them from each of the two recordings. The prediction or its
-80% interval must be between the times that the model predicts for the two sizes.
+recording. The benchmark counts the calls that have the same shapes in the second recording. Times: the benchmark fits a
+model on recordings at two batch sizes. The model predicts a batch size between them from each of the two recordings.
+The prediction or its 80% interval must be between the times that the model predicts for the two sizes.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ class Step(NamedTuple):
 
 
 def step(recording: Trace, model: FittedModel, batch: int | None = None) -> Step:
-    """Return the time of a step in a recording. If `batch` is set, predict it for this batch size."""
+    """Return the time of a step in a recording. If `batch` is set, predict the time for this batch size."""
     shape = None if batch is None else batch_change(batch)
     one = predict(recording, model, shape=shape, keep_outliers=True, force=True, host="model")
     return Step(*(ns / one.iterations / 1e6 for ns in (one.predicted_ns, one.low_ns, one.high_ns)))
 
 
 def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float, str]]:
-    """Print predictions for sizes between two fitted sizes. For each one, yield the ratio to the measured time, and a
-    verdict."""
+    """Print predictions for sizes between two fitted sizes. For each prediction, yield the ratio to the measured time,
+    and a verdict."""
     alone = {batch: step(one, fitted([one])).ms for batch, one in recordings.items()}
     for low, middle, high in BETWEEN:
         if not recordings.keys() >= {low, middle, high}:

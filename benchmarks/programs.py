@@ -36,7 +36,7 @@ WAIT, WARM = 2, 1
 PLACES = 130
 """Maximum sequence length of the language models."""
 SAMPLES = 1500
-"""Number of samples in a dataset. It does not depend on the batch size."""
+"""Number of samples in a dataset. The number does not depend on the batch size."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Residual(nn.Module):
         self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return features. If the stride is 2, they have half the width and height of the input."""
+        """Return features. If the stride is 2, the features have half the width and height of the input."""
         inner = self.two(self.second(F.relu(self.one(self.first(x)))))
         return F.relu(inner + self.short(x))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Record programs before a change. Time them before and after the change without a profiler.
+"""Record programs before a change. Time the steps before and after the change without a profiler.
 
     python benchmarks/record_gains.py OUT [NAME ...]      (needs PyTorch; Linux)
 
@@ -225,8 +225,8 @@ def build():
 
 
 def measure(name, before, after, steps=60):
-    """Return the lower quartile of the step time before and after a change in ms. Use CPU time, or wall time if it
-    sleeps."""
+    """Return the lower quartile of the step time before and after a change in ms. Use CPU time, or wall time if steps
+    sleep."""
     clock = time.perf_counter if name in SLEEPS else time.process_time
     times = {"a": [], "b": []}
     for _ in range(6):

@@ -1,5 +1,5 @@
-"""Generate a large pair that looks like a longer run. It repeats the calls of a small pair with later times and new
-ids.
+"""Generate a large pair that looks like a longer run. The large pair repeats the calls of a small pair with later times
+and new ids.
 
     python benchmarks/repeat_pair.py ET KINETO TIMES FOLDER
 

@@ -2,10 +2,10 @@
 
     python benchmarks/replay_table.py [--traces FOLDER]
 
-The script reads every Kineto trace without its ET. If there is an ET and the trace has GPU events, it also reads both
-together. To compute the errors of the makespan and of start times, it fits launch latency, gap and queue limit to each
-trace and uses the measured CPU times. Another column has the share of unexplained waits in the makespan. For held-out
-iterations, see `etplus.timeline.iterations`.
+The script reads every Kineto trace without its ET. If there is an ET and the trace has GPU events, the script also
+reads both together. To compute the errors of the makespan and of start times, the script fits launch latency, gap and
+queue limit to each trace and uses the measured CPU times. Another column has the share of unexplained waits in the
+makespan. For held-out iterations, see `etplus.timeline.iterations`.
 """
 
 from __future__ import annotations

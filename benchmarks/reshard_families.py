@@ -4,12 +4,12 @@
                                           [--self] [--verbose]
 
 RECORDINGS contains a folder FAMILY.LAYOUT for each recording, with the files rank0.et.json.gz and rank0.kineto.json.gz.
-The shared tool `record_families.py` writes it. Each recording has one step with a global batch size of 8 and memory
-profiling. The script derives every other layout of a family from the recording of layout SOURCE and compares it with
-its own recording. It compares the input shapes of every computing operator, and the kind, group, elements and order of
-every collective. The verdicts "refused" and "listed" (for which `etplus reshard` exits with status 3) are not errors.
-The verdict "WRONG" is an error, because the command does not report the difference. If you pass --self, each recording
-is derived from itself.
+The shared tool `record_families.py` writes these folders. Each recording has one step with a global batch size of 8 and
+memory profiling. The script derives every other layout of a family from the recording of layout SOURCE and compares it
+with its own recording. The comparison covers the input shapes of every computing operator, and the kind, group,
+elements and order of every collective. The verdicts "refused" and "listed" (for which `etplus reshard` exits with
+status 3) are not errors. The verdict "WRONG" is an error, because the command does not report the difference. If you
+pass --self, each recording is derived from itself.
 
 Peak memory is the peak of the allocations during the step in the profiler's events, plus the memory that was allocated
 before the step (parameters, optimizer state, DDP buckets).

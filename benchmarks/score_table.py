@@ -1,7 +1,7 @@
 """Score the accuracy of links on recorded pairs, both with ids and after removing them: `make score`.
 
-The script reads the traces next to the repository (`../shared/traces`). They include pairs with known links, real GPU
-pairs, pairs from different programs, and broken files. Some figures have a threshold. If any figure misses its
+The script reads the traces next to the repository (`../shared/traces`). These traces include pairs with known links,
+real GPU pairs, pairs from different programs, and broken files. Some figures have a threshold. If any figure misses its
 threshold, the exit status is 1.
 """
 

@@ -2,8 +2,8 @@
 
     python benchmarks/sweep_cpu.py OUT            # writes OUT/etplus/*.json.gz, and the dataset OUT/npz, split by graph
 
-Other benchmarks fit and test predictions on these recordings. Every graph represents one step. It is the median of five
-recordings after two warm-up steps. Needs PyTorch. Files are named MODEL__bBATCH_tTHREADS.
+Other benchmarks fit and test predictions on these recordings. Every graph represents one step. The graph is the median
+of five recordings after two warm-up steps. Needs PyTorch. Files are named MODEL__bBATCH_tTHREADS.
 """
 
 from __future__ import annotations

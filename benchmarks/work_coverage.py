@@ -4,7 +4,7 @@
 usage: python benchmarks/work_coverage.py [FILE[+CAPTURE...]...]
 
 The script prints three shares of the total kernel time. Copies and memsets are excluded, and overlapping kernels are
-counted separately. The three shares are the time of kernels
+counted separately. The shares are the time of kernels
 
 - with known FLOPs,
 - with known FLOPs or bytes (operators without FLOPs still move bytes),
@@ -12,7 +12,8 @@ counted separately. The three shares are the time of kernels
   the kernel only reduces the partial results of a GEMM).
 
 By default, the script reads the traces of serving engines next to the repository, and replayed graphs with their
-captures. It prints one line per trace, followed by the longest kernels with neither known FLOPs nor known bytes.
+captures. The script prints one line per trace, followed by the longest kernels with neither known FLOPs nor known
+bytes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Represent a rank's GPU work for a simulator that has no host: one chain of kernels and delays for host time.
+"""Turn a rank's GPU work into one chain of kernels and delays, for a simulator that does not model the host.
 
-ASTRA-sim has one compute slot and one communication slot per rank. It has no streams, and a node cannot wait for a
-point in time. Therefore, the computations run in the order of their end times. In any other order, work that waited
-only for a short kernel would also wait for a long kernel that ran at the same time. Delays represent the times when the
-GPU waited for the host. Each wait for a communication becomes a dependency, even if the recorded wait took no time,
-because a slower network could make it longer.
+ASTRA-sim has one compute slot and one communication slot per rank. ASTRA-sim has no streams, and its nodes cannot wait
+for a point in time. Therefore, the chain contains the computations in the order of their end times. In any other order,
+work that waited only for a short kernel would also wait for a long kernel that ran at the same time. Delays represent
+the times when the GPU waited for the host. Each wait for a communication becomes a dependency, even if the recorded
+wait took no time, because a slower network could make it longer.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Folding:
         self.submitted = submitted(trace)
         self.has_gpu = bool(np.any(trace.nodes.kind[rows] == GPU))  # If there is a GPU, the host works in parallel.
         self.host_id = 0  # id of the last delay that represents host work
-        self.idle: list[tuple[int, int]] = []  # (begin, end) of each wait for a communication after it
+        self.idle: list[tuple[int, int]] = []  # (begin, end) of waits for communications after `host_id`
         self.last: list[int] = []  # rows of the last two computations
         self.slowing: list[int] = []  # The next chain node waits for these ids (see `with_slowed_work`).
 
@@ -133,7 +133,7 @@ class _Folding:
     def _communications(
         self, ns: int, number: int, row: int, pending: deque[tuple[int, Communication]]
     ) -> Iterator[SimNode]:
-        """Yield pending communications with a (start, id) below (`ns`, `number`). The next computation is `row`."""
+        """Yield all pending communications with (start, id) below (`ns`, `number`); the next computation is `row`."""
         while pending and (pending[0][0], int(self.trace.nodes.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
             before = self.waits.before_comm.get(comm.row, [])
@@ -288,7 +288,7 @@ class GpuWaits:
 
     Attributes:
         on_gpu: maps a computation to the communications that its stream waits for.
-        through_host: maps a computation to the communications and GPU events that the host awaits before submitting it.
+        through_host: maps a computation to the communications and GPU events that the host awaits before it submits it.
         inside: maps an operator to the communications on the host that it waits for while it runs.
         asked: maps a computation to its waits on the host as (start in ns, awaited row). `_END` has all later waits.
         before_comm: maps a communication to the computations that its stream waits for.
@@ -315,7 +315,7 @@ class GpuWaits:
 def _through_host(
     trace: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return columns that describe waits on the host: awaited row, first computation after it, and start in ns."""
+    """Return three columns about waits on the host: the awaited row, the next computation, and the start in ns."""
     nodes = trace.nodes
     source, target, _ = trace.edges_of("data", "sync").T
     waited = communicates | (computes & (nodes.kind == GPU))
@@ -342,8 +342,9 @@ def _through_host(
 
 
 def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Find host communications that ended during a long pause of the thread that reads their results. Return their rows
-    and the first computation after each pause. `edges` contains (communication, reader) pairs of rows."""
+    """Find host communications that ended during a long pause of the thread that reads their results. Return the rows
+    of these communications and the first computation after each pause. `edges` contains (communication, reader) pairs
+    of rows."""
     nodes = trace.nodes
     pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
     rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
@@ -372,9 +373,9 @@ def _by_target(source: IntColumn, target: IntColumn) -> dict[int, list[int]]:
 
 
 def submitted(trace: Trace) -> IntColumn:
-    """Return the time in ns when the host allowed each row to begin. If the GPU was idle before the row, this is the
-    row's start. Otherwise, it is the launch time plus the usual launch latency. If a GPU event has no launch, it is the
-    start of the trace."""
+    """Return the time in ns when the host allowed each row to begin. If the GPU was idle before the row, this time is
+    the row's start. Otherwise, this time is the launch plus the usual launch latency. If a GPU event has no launch,
+    this time is the start of the trace."""
     nodes = trace.nodes
     result: IntColumn = np.where(nodes.kind == GPU, trace.span[0], nodes.ts)
     call, gpu, _ = trace.edges_of("launch").T

@@ -1,4 +1,4 @@
-"""Compute how long communications take in ASTRA-sim, and the communication size that takes a wanted time.
+"""Compute how long a communication takes in ASTRA-sim, and which size makes it take a given time.
 
 We observed the following behavior of the congestion-unaware analytical backend
 (`tests/conformance/test_astra_links.py`):
@@ -8,8 +8,8 @@ We observed the following behavior of the congestion-unaware analytical backend
   bandwidth of the rank. Direct algorithms use all links. In a `Ring` topology, data that passes through other ranks
   incurs the latency of each link but keeps the full bandwidth. In a `Switch` topology, used for halving-doubling, two
   links connect each pair of ranks.
-- A process group that does not contain all ranks always uses a ring (CommunicatorGroup.cc). A ring step or message uses
-  a link of the innermost dimension in which its two ranks have different positions.
+- A process group that does not contain all ranks always uses a ring (CommunicatorGroup.cc). If two ranks exchange data,
+  they use a link of the innermost dimension in which their positions differ.
 - All units of a dimension have the same number of ranks. Halving-doubling requires a power of two.
 """
 
@@ -30,7 +30,7 @@ from .collectives import Agreement, Communication
 _LEAST_BYTES = 4
 _MOST_BYTES = 2**53
 _PROBE = 1 << 40
-# A communication keeps its size if the relative difference between simulated and wanted time is at most this.
+# If the simulated time deviates from the wanted time by at most this share, the communication keeps its size.
 _CLOSE = 1e-3
 
 
@@ -154,7 +154,7 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
 
 
 def _priced_as(original: Communication, simulated: Communication) -> tuple[int, int]:
-    """Return the kind and size to estimate. Gather and scatter are estimated as their substitutes."""
+    """Return the kind and size to use in estimates. A gather or scatter is estimated as its substitute."""
     if original.kind in (Type.BROADCAST, Type.REDUCE):
         return original.kind, original.size
     return (original.kind, 0) if original.kind == Type.BARRIER else (simulated.kind, simulated.size)

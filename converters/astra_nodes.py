@@ -23,9 +23,9 @@ from .chakra import CHAKRA_VERSION, COMP, ROWS
 from .collectives import Communication, comm_attributes, comm_node_type
 from .node_work import roofline_work, work_columns
 
-# If a `SimNode` represents a delay, when the GPU waited for the host, it has this `row`.
+# `SimNode.row` has this value if the node is a delay, during which the GPU waited for the host.
 DELAY = -1
-# If a `SimNode` represents the time before a rank starts, it has this `row`.
+# `SimNode.row` has this value if the node represents the time before a rank starts.
 START = -2
 
 _NAMES = {DELAY: b"delay", START: b"start skew"}

@@ -35,7 +35,7 @@ _TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class SimulatedRank:
-    """Simulated, replayed and recorded time of a rank in ms (None if unknown). `ran` counts its nodes that ran."""
+    """Simulated, replayed and recorded time of a rank in ms (None if unknown). `ran` is the number of nodes run."""
 
     rank: int
     nodes: int

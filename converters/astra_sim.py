@@ -45,9 +45,9 @@ class Substitute(NamedTuple):
 
 
 # A substitute moves the same number of bytes through the busiest link (the root's) as the original collective.
-# A broadcast or reduce moves its size. A gather or scatter moves n − 1 shares (see doc/PERFORMANCE.md in nccl-tests).
+# A broadcast or reduce moves its size, a gather or scatter moves n − 1 shares (doc/PERFORMANCE.md in nccl-tests).
 # In ASTRA-sim's ring (astra-sim/system/collective/Ring.cc), each rank sends n − 1 times the size of an all-gather.
-# For a reduce-scatter, however, each rank sends only (n − 1)/n times the size.
+# In the same ring, each rank sends only (n − 1)/n times the size of a reduce-scatter.
 SUBSTITUTES: dict[int, Substitute] = {
     Type.BROADCAST: Substitute(
         Type.ALL_GATHER,
@@ -76,7 +76,7 @@ def _least(sizes: Iterable[int]) -> int:
     return min(filter(None, sizes), default=0)
 
 
-# The simulator needs one size per collective. If the ranks report different sizes, this function chooses one of them.
+# ASTRA-sim needs one size per collective. If the sizes on the ranks differ, this function chooses one.
 # If a gather or scatter has no metadata, the root's tensors have the data of all ranks, so the root's size is larger.
 _AGREED: dict[int, tuple[Callable[[Iterable[int]], int], str]] = {
     Type.ALL_TO_ALL: (max, "all-to-all with sizes that differ between ranks, run with the largest size"),
@@ -144,10 +144,10 @@ def write_astra_sim(
     roofline: float | None = None,
     on_host: ReplayedRank | None = None,
 ) -> Written:
-    """Write one rank's file. It contains the GPU nodes, and delays that represent the host's time.
+    """Write one rank's file. The file contains the GPU nodes, and delays that represent host time.
     `comms` are from `for_simulator`. The rank starts `skew_ns` after the first rank. An extra computation at the
-    beginning represents this time. `fold` explains `transferred` and `on_host`. `roofline` is the memory bandwidth of
-    the device in GB/s (see `roofline_work`)."""
+    beginning represents the time before the rank starts. `fold` explains `transferred` and `on_host`. `roofline` is the
+    memory bandwidth of the device in GB/s (see `roofline_work`)."""
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
@@ -267,9 +267,9 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
 def replicated(given: RankComms, ranks: int) -> list[RankComms]:
     """Return simulated ranks that all run the same single trace.
 
-    If a process group contains all ranks, or its ranks are unknown, its copy contains all simulated ranks. A process
-    group of s ranks with stride d is repeated like in a device mesh: s · d ranks have d groups. Messages are dropped
-    and counted.
+    If a process group contains all ranks, or its ranks are unknown, its copy contains all simulated ranks. If a group
+    has s ranks with stride d, it is repeated as in a device mesh: every s · d ranks contain d groups. Messages are
+    dropped and counted.
 
     Example:
         >>> tensor_parallel = Communication(0, 0, 64, named=("tp", (4, 5)))

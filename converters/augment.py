@@ -59,13 +59,13 @@ def augment(
     part: Callable[[Trace], Trace] | None = None,
     progress: bool = False,
 ) -> Augmented:
-    """Copy a Kineto trace or an ET+ file. Add those `ARGUMENTS` to the `args` of GPU events whose values are known.
+    """Copy a Kineto trace or an ET+ file. Add the arguments in `ARGUMENTS` to its GPU events if their values are known.
 
     In a Kineto trace, also add the counters from `analysis.counters` after the last event. Unknown header keys are
     dropped. All other bytes stay the same. If the file is augmented a second time, nothing changes.
 
     Args:
-        path: the output file. It is gzipped if its name ends in ".gz".
+        path: the output file. The output is gzipped if its name ends in ".gz".
         part: selects the part of the trace to augment (see `part_of`).
 
     Raises:
@@ -74,7 +74,7 @@ def augment(
     """
     blob = known_header(load_bytes(source, progress=progress))
     whole = parse_trace(blob, progress=progress)
-    gpu = whole.gpu.take(whole.gpu.source >= 0)  # All other GPU events are not nodes.
+    gpu = whole.gpu.take(whole.gpu.source >= 0)  # Other GPU events are not nodes.
     trace = whole.with_tables(replace(whole.tables, gpu=gpu))
     shown = None if part is None else part(whole)
     added: list[bytes] = []

@@ -41,10 +41,9 @@ class ChakraOptions:
     Attributes:
         memory_nodes: write memcpys and memsets as memory nodes (see `write_et`).
         degrade: convert communications that do not match between ranks to computations instead of raising an error.
-        groups: the process-group file for Chakra inputs. By default, it is the one in the same folder.
+        groups: the process-group file for Chakra inputs. By default, the file in the same folder is used.
         without_times: also accept Execution Traces that were not linked. Their nodes have no durations.
-        as_prefix: name the files `<output>.<rank>.et`. By default, they are named this way only if there are several
-            ranks.
+        as_prefix: name the files `<output>.<rank>.et`. By default, only several ranks get such names.
     """
 
     memory_nodes: bool = False
@@ -61,7 +60,7 @@ class AstraSimOptions:
     Attributes:
         skew: start each rank at its measured time (see `JobTimes`). If False, all ranks start at time 0.
         renumber_ranks: number the input's ranks from 0.
-        replicate: number of simulated ranks. They all run the same single trace (see `replicated`).
+        replicate: number of simulated ranks. All simulated ranks run the same single trace (see `replicated`).
         roofline: memory bandwidth of the device in GB/s, for a roofline simulation.
         network: network description, such as "bandwidth=25,latency=5us"; see `parse_network`.
         degrade, groups, as_prefix: have the same meaning as in `ChakraOptions`.

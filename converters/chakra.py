@@ -70,7 +70,7 @@ class Written:
 def write_et(
     trace: Trace, path: str | os.PathLike[str], *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> Written:
-    """Write a Chakra file. It is gzipped if its name ends in ".gz". docs/reference/chakra.md lists all attributes.
+    """Write a Chakra file (gzipped if its name ends in ".gz"). See docs/reference/chakra.md for all attributes.
     `data_deps` contains the edges and the order of each thread and stream. `ctrl_deps` contains the caller. The
     duration of a node is its self time (see `host_work`). Attributes contain the measured times. Raise ConvertError if
     the edges form a cycle. `comms` contains the communications after all ranks have agreed on groups and tags.
@@ -101,7 +101,7 @@ def _blocks(
 
 
 class _Encoder:
-    """Encodes the nodes of a trace from columns, one kind at a time. Its arrays have one entry per row."""
+    """Encodes the nodes of a trace from columns, one kind at a time. All arrays have one entry per row."""
 
     def __init__(
         self, trace: Trace, needs: TraceDependencies, comms: RankComms, communicating: IntColumn, memory_nodes: bool
@@ -143,7 +143,7 @@ class _Encoder:
         return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
 
     def _messages(self, row: int) -> Iterator[bytes]:
-        """Yield one node per message if a row has several. The row's own node comes later and takes no time."""
+        """Yield one node per message if a row has several. The row's own node follows them and takes no time."""
         trace, name = self.trace, self.trace.name_of(Row(row))
         needs = trace.nodes.id[self.needs.of_rows(np.array([row]))[1]].tolist()
         begin, took = (int(trace.nodes.ts[row]) + 500) // 1000, self.message_micros[row]
@@ -301,7 +301,7 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """Return attributes of GPU events only. If no attribute has the `pg_name` or `tid`, put it into `further`."""
+    """Return the attributes that GPU events have. If no attribute has the `pg_name` or `tid`, put it into `further`."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name

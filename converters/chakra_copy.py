@@ -1,8 +1,8 @@
 """Copy sets of Chakra traces from other programs message by message. Change only nodes that a simulator cannot run.
 
-They are not read into a `Trace`, because it would lose nodes without a start time, `num_ops` of nodes without tensors,
-and unknown attributes. Example: node 3 waits for METADATA node 2, and node 2 for node 1. In the copy, node 3 waits for
-node 1.
+The copy does not use `Trace`, which would lose nodes without a start time, `num_ops` of nodes without tensors, and
+unknown attributes. Example: if node 3 waits for METADATA node 2, and node 2 for node 1, node 3 waits for node 1 in the
+copy.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class GivenRank:
 
     Attributes:
         removed: maps the ids of METADATA and INVALID nodes to the ids of the nodes that they wait for.
-        comms: communications in file order. Their `row` is the node's id, and `named` does not list ranks yet.
-        ids: sorted ids of all nodes (uint64), or None if all dependencies exist, are not removed and are listed once.
+        comms: communications in file order. `row` is the node's id, and `named` does not list ranks yet.
+        ids: sorted ids of all nodes (uint64). None if no dependency is missing, removed, or listed twice.
     """
 
     path: str

@@ -48,9 +48,9 @@ _FOREVER = 2**62
 _TRACKS_PER_PROCESS = 100_000
 # Number of flow ids that are reserved for each rank. Correlation ids (32 bits) are smaller.
 _FLOWS_PER_PROCESS = 1 << 32
-# This replaces the program's process id if it is unknown or identical to a device number.
+# Process id of the program if its own id is unknown or identical to a device number.
 _PROGRAM = 1_000_000
-# As in Kineto, this is added to a device's number to get its sort index, so that devices come after programs.
+# The sort index of a device is its number plus this value, as in Kineto, so that devices come after programs.
 _GPU_SORT = 5_000_000
 _PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
 # Maps an edge kind to the flow category that Kineto uses for it. Kineto does not write other edges.
@@ -59,7 +59,7 @@ _KINETO_FLOWS = {"launch": "ac2g"}
 
 @dataclass(frozen=True)
 class ChromeTrace:
-    """Numbers of slices, flows and omitted edges. Edges back in time or to nodes without a time are omitted."""
+    """Numbers of slices, flows and omitted edges. Edges that lead back in time or to untimed nodes are omitted."""
 
     slices: int
     flows: int
@@ -113,7 +113,7 @@ class RankTimeline:
     Attributes:
         rows: the rows that have a time, sorted like their slices.
         lane: 0 for most rows, or a higher number if the row overlaps another row without nesting.
-        pid, tid: if there are several ranks, the pid is the rank. Tids are unique, because Perfetto merges equal tids.
+        pid, tid: if there are several ranks, the pid is the rank. All tids differ, because Perfetto merges equal ones.
         finish: the end in ns at which each row is shown.
         flows: (source row, target row) pairs; `kinds` lists the kind of each flow.
     """
@@ -163,7 +163,7 @@ class RankTimeline:
         yield from self._counters()
 
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
-        """Map the indexes of events that have rows to the events. List all others as (start, duration, event), last
+        """Map the indexes of events that have rows to the events. List other events as (start, duration, event), last
         event first."""
         calls = self.trace.nodes.kind[self.rows] == CPU
         own = set(self.trace.nodes.kineto_event[self.rows[calls]].tolist())
@@ -317,7 +317,7 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return each row's process and thread in Kineto. Rows without a thread in Kineto get theirs from `spare`."""
+    """Return each row's process and thread in Kineto. If a row has no thread in Kineto, use its entry in `spare`."""
     nodes = trace.nodes
     gpu = nodes.kind == GPU
     pid = np.where(gpu, nodes.device, program_of(trace))

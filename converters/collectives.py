@@ -36,7 +36,7 @@ class Communication:
     Attributes:
         kind: CollectiveCommType, SEND or RECV.
         size: the number of bytes (see `message_bytes`).
-        group, tag: numbers that identify the process group and the message on all ranks; 0 before `agree`.
+        group, tag: numbers of the process group and of the message, the same on all ranks. They are 0 before `agree`.
         named: (name of the process group in the trace, ranks of the group).
         peer: for a message, the rank at the other end; for a collective, −1.
         seq: the sequence number in the trace, or −1 if none was recorded.
@@ -131,7 +131,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
 
 
 def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
-    """Number the groups from 1. If the name of a group is an unused number, the group gets this number. The other
+    """Number the groups from 1. If the name of a group is an unused number, the group gets this number. All other
     groups get the lowest unused numbers."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()

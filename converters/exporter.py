@@ -21,7 +21,7 @@ class Conversion:
     """Result of a conversion.
 
     Attributes:
-        nodes: number of nodes in all written files. For "chrome", it is the number of slices.
+        nodes: number of nodes in all written files. For "chrome", `nodes` is the number of slices.
         counts: maps descriptions of changes and losses to the number of times that they occurred.
         damage: describes damage in the input traces.
         network: the network that a set of traces for a simulator was written for.
@@ -64,13 +64,13 @@ class Exporter(Protocol):
 
     @property
     def options(self) -> type[Any]:
-        """A frozen dataclass with defaults for all fields. If it has `as_prefix`, `path` may be a prefix or folder."""
+        """A frozen dataclass with defaults for all fields. If it has a field `as_prefix`, `path` may be a prefix."""
 
     def write(self, traces: Traces, path: str, options: Any) -> Conversion:
         """Write the files with `open_output`. Raise UsageError or ConvertError if the traces or options are unsuitable.
 
         Args:
-            traces: maps ranks to traces; a single trace if `inputs` is "one". Iteration reads one trace at a time.
+            traces: maps ranks to traces. If `inputs` is "one", there is one trace. Iteration reads one trace at a time.
             path: the output path that the user passed, or "-" for standard output.
         """
 

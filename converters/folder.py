@@ -49,8 +49,8 @@ def named_by(pattern: str) -> list[str]:
 
 
 def traces_in(folder: str) -> Found:
-    """Return the ET+ files in a folder and its subfolders. If there are none, return .et files, or else pairs and
-    Kineto traces. Notes count the omitted traces of other kinds. Raise UsageError if there are no traces."""
+    """Return the ET+ files in a folder and its subfolders. If a folder has no ET+ files, return .et files, or else
+    pairs and Kineto traces. Notes count omitted traces. Raise UsageError if there are no traces."""
     if (Path(folder) / _JOB_REPORT).is_file():
         return _of_batch(Path(folder))
     from ..linker.naming import KINETO, look_at

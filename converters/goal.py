@@ -9,8 +9,8 @@
 
 (T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Operations are the edges of the replay graph, so a
 simulator on the same network predicts the same times as the replay. Every thread and stream is a `cpu`, whose
-operations never overlap. An edge between two cpus becomes a `calc` on an extra cpu. There are enough of them that no
-`calc` waits for another.
+operations never overlap. An edge between two cpus becomes a `calc` on an extra cpu. A rank has enough extra cpus that
+no `calc` waits for another.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Schedule:
         return self.operations[rank].add(f"calc {ns} cpu {where}", [need for need in needs if need])
 
     def _earlier(self, point: int, ns: int, rank: int) -> list[int]:
-        """Return operations that end `ns` before a point. They are on the critical path that leads to the point."""
+        """Return operations that end `ns` before a point. These operations are on the critical path to the point."""
         while point and ns > 0:
             edges = range(self.begin[point], self.begin[point + 1])
             if not edges:
@@ -197,15 +197,14 @@ class _Schedule:
             self.counts[_FIXED] += 1
             ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]
             after = {}
-            for rank, needs in ready.items():  # It does not occupy a thread or stream of the rank.
+            for rank, needs in ready.items():  # Communication occupies no thread or stream.
                 self.extra[rank] += 1
                 cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
                 after[rank] = [self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)]
         self.after.update({(point, rank): operations for rank, operations in after.items()})
 
     def _next_of(self, own: Mapping[int, list[FoundComm]]) -> dict[int, FoundComm]:
-        """Map ranks of a rendezvous to their communications, or to the next pair if kernels exchange several
-        messages."""
+        """Map ranks of a rendezvous to communications. If kernels exchange several messages, return the next pair."""
         for source, target in permutations(own, 2) if len(own) == 2 else ():
             sent = [m for m in own[source] if m.kind == SEND and m.peer == self.numbers[target]]
             got = [m for m in own[target] if m.kind == RECV and m.peer == self.numbers[source]]
@@ -218,7 +217,7 @@ class _Schedule:
     def _communicate(
         self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
     ) -> dict[int, list[int]] | None:
-        """Map ranks to the operations that end the communication there. Return None if its kind or size is unknown."""
+        """Map ranks to the operations that end the communication there. Return None if the kind or size is unknown."""
         found = list(comms.values())
         kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
         if not found or None in kinds or len(sizes) < len(found):
@@ -314,8 +313,8 @@ def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
 def _latency_units(
     graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Assign latency edges to units of their rank so that edges on a unit never overlap. Return units per edge and
-    rank."""
+    """Assign latency edges to units of their rank so that edges on a unit never overlap. Return unit numbers and
+    counts."""
     edges, unit, units = graph.edges, [0] * len(graph.edges), []
     passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
     order = passing[np.argsort(time[edges.source[passing]], kind="stable")]

@@ -50,9 +50,9 @@ def write_graph(
     max_nodes: int | None = None,
 ) -> tuple[int, list[int]]:
     """Write traces as one graph. If there are several ranks, node ids start with the rank ("3:17").
-    `subtree` is the id or name of a node. If it is set, only this node and its descendants are selected. Write the
-    first `max_nodes` selected nodes by start time. Return the number of nodes written, and the number of selected nodes
-    per rank. If `to` is "dot" and the name ends in .svg, .pdf or .png, Graphviz draws the graph."""
+    `subtree` is the id or name of a node. If `subtree` is set, only this node and its descendants are selected. Write
+    the first `max_nodes` selected nodes by start time. Return the number of nodes written, and the number of selected
+    nodes per rank. If `to` is "dot" and the name ends in .svg, .pdf or .png, Graphviz draws the graph."""
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
     if max_nodes is not None and max_nodes < 1:
@@ -195,7 +195,7 @@ Label = int | str
 
 @dataclass(frozen=True)
 class _TableRows:
-    """The selected rows of a trace, sorted. `prefix` is added before node ids. If it is None, ids are numbers."""
+    """The selected rows of a trace, sorted. `prefix` is added before node ids. If it is None, node ids are numbers."""
 
     trace: Trace
     prefix: str | None

@@ -1,4 +1,4 @@
-"""Prepare jobs that communicate on the host (as Gloo does) for a simulator. Times come from a replay on its network."""
+"""Prepare jobs that communicate on the host (as Gloo does) for a simulator. Times come from a replay on the network."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class ReplayedRank:
         return replace(comms, found=tuple(found))
 
     def waits(self, rows: IntColumn) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Return two dicts that map computations to the communications awaited before they begin, and while they
-        run."""
+        """Map computations to the communications they wait for. The dicts are for waits before and during
+        computations."""
         before, inside = list[tuple[int, int]](), list[tuple[int, int]]()
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
@@ -234,7 +234,7 @@ def with_slowed_work(
         if place not in slowing or len(members) < 2:
             return (comm,)
         own_place, count = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # At 1 byte per ns, this is a size.
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(count, 1.0, 0.0)])  # At 1 byte per ns, ns equal bytes.
         whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
 
         def message(kind: int, source: int, peer: int) -> Communication:

@@ -67,9 +67,9 @@ _ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
 
 def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
     """Convert a linked trace of one rank to arrays.
-    Nodes are timed operators and GPU events, in order of start. Edges lead to each operator from its caller, from the
-    previous operator, and from the sources of its other dependencies. `config` contains the number of threads
-    ("threads") and the batch size ("batch") of the job."""
+    Nodes are timed operators and GPU events, in order of start. Each operator has edges from its caller, from the
+    previous operator, and from its other dependencies. `config` contains the number of threads ("threads") and the
+    batch size ("batch") of the job."""
     nodes = trace.nodes
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:

@@ -30,7 +30,7 @@ _ET = re.compile(r"\.et(?:\.gz)?$")
 
 
 class Opened:
-    """A source that is read only as far as a reader needs. If it is not a file, `path` is "". See `load`."""
+    """A source that is read only as far as a reader needs. If the source is not a file, `path` is "". See `load`."""
 
     def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
         self.source, self.rank, self.progress = source, rank, progress
@@ -38,7 +38,7 @@ class Opened:
 
     @cached_property
     def head(self) -> bytes:
-        """The first bytes, decompressed. It is b"" for a stream, because a stream can be read only once."""
+        """The first bytes, decompressed. For a stream, this is b"", because a stream can be read only once."""
         if self.path:
             return head_of(self.path)
         return head_of(self.source) if isinstance(self.source, bytes) else b""
@@ -79,8 +79,8 @@ class Reader(Protocol):
     def name(self) -> str: ...
 
     def reads(self, head: bytes, name: str) -> bool:
-        """Return True if a file has this format. `head` is its decompressed start (b"" for a folder), `name` its
-        path."""
+        """Return True if a file has this format. `head` is the decompressed start of the file (b"" for a folder), and
+        `name` is its path."""
 
     def read(self, source: Opened) -> Trace:
         """Read the file with a `TraceBuilder`. Raise TraceFormatError if the file is broken."""
@@ -128,7 +128,7 @@ class _NsightSystems:
 
 
 class _Timeline:
-    """Reads Kineto JSON, Perfetto traces and ET+. To tell Kineto JSON from ET+, it needs the whole file."""
+    """Reads Kineto JSON, Perfetto traces and ET+. The whole file is needed to distinguish Kineto JSON from ET+."""
 
     name = "kineto"
 
@@ -199,7 +199,7 @@ def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
 
 
 def parse_trace(blob: Blob[bytes], *, progress: bool = False, rank: int | None = None, pid: int | None = None) -> Trace:
-    """Parse an ET+, Kineto or Perfetto trace in memory. In a merged trace, `rank` and `pid` select the process."""
+    """Parse an ET+, Kineto or Perfetto trace in memory. `rank` or `pid` selects one of several processes."""
     if is_kineto(blob.data):
         from ..schemas.kineto.processes import one_process
         from ..schemas.kineto.read_kineto import parse_kineto

@@ -1,7 +1,7 @@
 """Check a set of Chakra traces for faults that make a reader or simulator fail, hang, or give misleading results.
 
-The check shares no code with the writers. If it used their matcher (`jobs.matching`), it would miss errors in the
-matcher.
+The check shares no code with the writers. If the check used their matcher (`jobs.matching`), it would miss errors in
+the matcher.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check(
     limit: int = 10,
     network: Network | str | None = None,
 ) -> PreflightReport:
-    """Check a set of traces. It assumes that each rank issues its nodes as if they took no time.
+    """Check a set of traces. The check assumes that each rank issues its nodes as if they took no time.
 
     Args:
         source: the files of all ranks from 0 on, the prefix in ``<prefix>.<rank>.et``, or a single file.

@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 Profile = Literal["chakra", "astra-sim"]
 Level = Literal["error", "warning"]
 _LEVELS: tuple[Level, ...] = ("error", "warning")
-_MAX_TEXT = 400  # in characters, because values from the trace can have any length
+_MAX_TEXT = 400  # Values from the trace can have any number of characters.
 
 
 class Kind(NamedTuple):
-    """Meaning of a kind of problem, and its severity in each profile. Severity None means that it is not reported."""
+    """Meaning of a kind of problem, and its severity in each profile. A severity of None means "not reported"."""
 
     chakra: Level | None
     astra_sim: Level | None

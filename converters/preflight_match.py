@@ -1,8 +1,8 @@
 """Match communications across ranks by position, as simulators do: the k-th on one rank matches the k-th on another.
 
 If all communications match, the ranks are merged into one graph in which each collective is a single event. A cycle in
-it is a deadlock. Example: rank 0 runs collective A before B, and rank 1 runs B before A. Then A waits for B on rank 1,
-and B waits for A on rank 0.
+this graph is a deadlock. Example: rank 0 runs collective A before B, and rank 1 runs B before A. Then A waits for B on
+rank 1, and B waits for A on rank 0.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MOST_BYTES = 2**53
-_MOST_MICROS = 2**53 // 1000  # so that a double can hold the ns exactly; in tests, ASTRA-sim stopped near 2**63 ns
-_MANY_READY = 20_000  # In tests, ASTRA-sim became very slow at about this number.
+_MOST_MICROS = 2**53 // 1000  # A double holds this time in ns exactly. In tests, ASTRA-sim stopped near 2**63 ns.
+_MANY_READY = 20_000  # In tests, ASTRA-sim became very slow at about 20,000 ready nodes.
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class CommTable:
         op: for a collective, a CollectiveCommType; for a message, -1.
         group: the number of the process group, which is 0 for the group of all ranks; for a message, -1.
         peer: the destination of a send or the source of a receive; for a collective, -1.
-        behind: 1 for a receive, or if the node depends on the previous communication. Otherwise, durations decide.
+        behind: 1 if the node is a receive or depends on the previous communication, and 0 if durations set the order.
     """
 
     node: npt.NDArray[np.uint64]
@@ -82,7 +82,7 @@ class CommTable:
 
 @dataclass(frozen=True)
 class RankScan:
-    """The scan of a rank's file. `flaw` is "", or the reason why it cannot be compared with other ranks."""
+    """The scan of a rank's file. `flaw` is the reason why the file cannot be compared with other ranks, or ""."""
 
     file: RankFile
     nodes: int
@@ -113,7 +113,7 @@ class ChakraNodes:
 def scan(
     file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False, dimensions: int | None = None
 ) -> RankScan:
-    """Read and check one file. If etplus encoded it (`known_attributes`), check only its communications."""
+    """Read and check one file. If etplus encoded the file (`known_attributes`), check only communications."""
     columns = _read(file, findings, ChakraNodes(dimensions=dimensions), known_attributes)
     ids, graph = _graph(columns, file.rank, findings)
     order = issue_order(graph.count, graph.source, graph.target)
@@ -239,7 +239,7 @@ def _type_name(kind: int) -> str:
 
 
 def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str, Any]:
-    """Map attributes to values. The first of duplicates wins. If ASTRA-sim cannot read a value, it is None."""
+    """Map attributes to values. The first of duplicates wins. Values that ASTRA-sim cannot read become None."""
     values: dict[str, Any] = {}
     for attribute in node.attr:
         name = attribute.name

@@ -53,7 +53,7 @@ def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterab
 
 
 def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
-    """Return the format that a file's longest known suffix selects. If all inputs are .et, ".json" means Chakra
+    """Return the format for the longest known suffix of a file. If all inputs are .et files, ".json" means Chakra
     JSON."""
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]

@@ -39,14 +39,14 @@ class TraceDependencies:
     left_out: int
 
     def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """Return the number of dependencies per row, the sources of these dependencies, and their kinds."""
+        """Return the number of dependencies per row, and the source and kind of each dependency."""
         first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
         at = joined_ranges(first, counts)
         return counts, self.source[at], self.kinds[at]
 
 
 def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
-    """Return all dependencies but not those on callers (`parent_row`). Raise ConvertError if they form a cycle."""
+    """Return all dependencies except on callers (`parent_row`). Raise ConvertError if edges and calls form a cycle."""
     nodes = trace.nodes
     count = len(trace)
     # Callees on the same thread are also ordered.
@@ -73,7 +73,7 @@ def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
 
 
 def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntColumn) -> IntColumn:
-    """Order each host collective after the last operator that began before it and before the first one after its
+    """Order host collectives after the last operator that began before them, and before the first one after their
     end."""
     nodes = trace.nodes
     threads = nodes.thread[order]
@@ -92,7 +92,7 @@ def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntCol
 def _issuable(
     trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
-    """Return an issue order and a mask of dependencies to keep. Optional dependencies are dropped if they close a
+    """Return an issue order and a mask of kept dependencies. Optional dependencies are dropped if they close a
     cycle."""
     count, kept = len(by_start), np.ones(len(source), np.bool_)
     while True:
@@ -110,7 +110,7 @@ def _issuable(
 
 
 def _starts(trace: Trace) -> IntColumn:
-    """Return each row's start in ns. If it is unknown, use the caller's start, or −1 if that is also unknown."""
+    """Return each row's start in ns. If a row has no time, use its caller's start, or −1 if both are unknown."""
     nodes = trace.nodes
     starts = np.where(nodes.timed, nodes.ts, -1)
     pending = np.flatnonzero((starts < 0) & (nodes.parent_row >= 0))
@@ -125,7 +125,7 @@ def _starts(trace: Trace) -> IntColumn:
 
 
 def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) -> tuple[IntColumn, ...]:
-    """Return each (source, target) pair once. Its kinds are those of all its edges, or ORDER if it has no edge."""
+    """Return each (source, target) pair once. Its kinds are the kinds of all its edges, or ORDER if it has none."""
     key = target * count + source
     by_key = np.argsort(key, kind="stable")
     key = key[by_key]

@@ -26,8 +26,8 @@ class Traces(Mapping[int, Trace]):
     """Maps ranks to traces, in the order of the inputs.
 
     Only the most recent trace stays in memory. A second iteration reads each file again, and `dict(traces)` holds all
-    traces. The rank comes from Kineto's `distributedInfo`. Otherwise, it comes from the file name ("rank3", ".3.et") or
-    position.
+    traces. The rank comes from Kineto's `distributedInfo`. Otherwise, the rank comes from the file name ("rank3",
+    ".3.et") or position.
 
     Args:
         job: a job report with the clock offsets to apply and the unmatched collectives.
@@ -56,8 +56,8 @@ class Traces(Mapping[int, Trace]):
         self._part = {key: value for key, value in (part or {}).items() if value is not None}
         self._ranks_wanted, self._choose = ranks, choose
         self._sources, self.wanted, self._job, self._independent = tuple(sources), rank, job, independent
-        self._ranks: list[int] = []  # ranks of the sources that have been read
-        self._positions: dict[int, int] = {}  # Maps each of these ranks to the position of its source.
+        self._ranks: list[int] = []  # ranks of the sources read so far
+        self._positions: dict[int, int] = {}  # Maps each rank that was read to the position of its source.
         self._held: tuple[int, Trace] | None = None
         self.notes: dict[int, tuple[str, ...]] = {}
         self.damage: dict[int, tuple[str, ...]] = {}
@@ -157,7 +157,8 @@ def known_rank(source: Source) -> int | None:
 
 
 def rank_of(trace: Trace, source: Source, position: int) -> int:
-    """Return the recorded rank of a trace. If there is none, use its container, its file name, or else its position."""
+    """Return the recorded rank of a trace. If it is missing, use the rank of its container, its file name or its
+    position."""
     if trace.rank is not None:
         return trace.rank
     if isinstance(source, FileRank) and not source.alone:

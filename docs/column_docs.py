@@ -38,7 +38,7 @@ ANALYSIS: dict[str, type[Row]] = {
 
 
 def section(name: str, kind: type[Row]) -> str:
-    """Return the section for one table. It has a heading, and a Markdown table that describes the columns."""
+    """Return the section for one table. The section has a heading, and a Markdown table that describes the columns."""
     rows = [
         f"| `{column.name}` | {'' if column.unit in ('name', 'text', 'number') else column.unit} | {column.doc}"
         f"{' (inferred)' if column.certainty == INFERRED else ''} |"

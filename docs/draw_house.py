@@ -1,7 +1,7 @@
 """Draw two pictures of the architecture: `python docs/draw_house.py` writes house.svg and kernel.svg in docs/pictures.
 
-The folders and their order come from the import contract "layers" in pyproject.toml. Their descriptions are in this
-file.
+The folders and their order come from the import contract "layers" in pyproject.toml. The descriptions of the folders
+are in this file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def layers() -> list[list[str]]:
 
 
 def box(left: float, top: float, width: float, height: float, name: str, lines: tuple[str, ...]) -> Iterator[str]:
-    """Yield the SVG elements of a box. It contains a name and lines of text, all centered."""
+    """Yield the SVG elements of a box. The box contains a name and lines of text, all centered."""
     kind = "base" if name in ("trace/", "Trace") else "box"
     yield f'<rect class="{kind}" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>'
     middle = left + width / 2

@@ -1,4 +1,5 @@
-"""Draw docs/pictures/idea.svg. It shows how two traces become ET+ and which programs use it, and fits on a phone.
+"""Draw docs/pictures/idea.svg. The picture shows how two traces become ET+ and which programs use ET+. It is narrow
+enough for a phone.
 
 python docs/draw_idea.py
 """

@@ -1,8 +1,9 @@
-"""Take the screenshots docs/pictures/report*.png. They show HTML reports on real traces in headless Chromium.
+"""Take the screenshots docs/pictures/report*.png. The screenshots show HTML reports on real traces in headless
+Chromium.
 
     .venv/bin/python docs/draw_pages.py
 
-The script needs the traces in `../shared/traces`. It controls the browser with `tests/browser.py`.
+The script needs the traces in `../shared/traces`. The script controls the browser with `tests/browser.py`.
 """
 
 from __future__ import annotations

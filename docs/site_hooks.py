@@ -83,14 +83,14 @@ def commands_page() -> str:
 
 
 def command_page(name: str, parser: argparse.ArgumentParser) -> str:
-    """Return the page for one command. Its options come from its argument parser."""
+    """Return the page for one command. The options come from the command's argument parser."""
     return "\n".join(_command(name, parser))
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"# etplus {name}\n"
     yield (parser.description or "") + "\n"
-    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # not the width of the terminal
+    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # The terminal may have another width.
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
     usage = formatter.format_help().removeprefix("usage: ")
     yield f"```text\n{usage.rstrip()}\n```\n"

@@ -105,7 +105,7 @@ class Message(NamedTuple):
 
 
 def messages_page() -> str:
-    """Return the page. For each area, it has the cause, the remedy and all messages."""
+    """Return the page. The page has a cause, a remedy and all messages for each area."""
     parts = [
         "# All messages\n",
         "This page lists all error messages in the etplus sources; `…` stands for a file, a name or a number. "
@@ -166,8 +166,8 @@ def _raised(path: Path) -> Iterator[Message]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements inside a node, at any depth. This is much faster than `ast.walk`, which also visits every
-    expression."""
+    """Yield all statements inside a node, at any depth. This function is much faster than `ast.walk`, which also visits
+    every expression."""
     for field in ("body", "handlers", "cases", "orelse", "finalbody"):
         for child in getattr(node, field, ()):
             yield child
