@@ -68,8 +68,8 @@ def link_many(
 ) -> Batch:
     """Link all ranks of a job. Write `rank_N.etplus.json.gz` (or columns) for each rank, and a report about the job.
 
-    Ranks that fail are listed in the report. The function does not link a rank again if an earlier run linked it with
-    the same inputs and options. Call it below `if __name__ == "__main__":`, because workers may import the script.
+    The report lists the ranks that fail. A rank is not linked again if an earlier run linked it with the same inputs
+    and options. Call `link_many` below `if __name__ == "__main__":`, because workers may import the script.
 
     Args:
         source: folder that contains the traces, or the fsspec URL of the folder (s3://, gs://, ...).
@@ -130,7 +130,7 @@ def find_job(
     """Find the files that `link_many` would link.
 
     Args:
-        source, output: the same as in `link_many`.
+        source, output: the same arguments as in `link_many`.
         manifest: CSV or JSON file with a rank, et and kineto in each row. File names are relative to `source`.
         et, kineto: name patterns, such as "*step_12*.json", of the ETs and of the Kineto traces.
         ranks: the expected ranks. The default is all ranks from 0 to the highest rank that has a file.

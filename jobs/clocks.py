@@ -27,7 +27,7 @@ _SYNCHRONIZING = (
 
 
 def synchronizes(kind: IntColumn) -> npt.NDArray[np.bool_]:
-    """Return a mask of the collectives that synchronize. No rank can leave them before all ranks have arrived."""
+    """Return a mask of the collectives that synchronize, so no rank can leave before all ranks have arrived."""
     return np.isin(kind, _SYNCHRONIZING)
 
 
@@ -114,7 +114,7 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
 class JobTransfers(NamedTuple):
     begin: IntColumn  # start of the transfer in ns on the common clock; shape (n,)
     duration: IntColumn  # duration of the transfer in ns; shape (n,)
-    seen: npt.NDArray[np.bool_]  # True for host transfers that recorded times show; shape (n,)
+    seen: npt.NDArray[np.bool_]  # True if the recorded times show a host transfer; shape (n,)
 
 
 def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
@@ -122,7 +122,7 @@ def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
     the device also runs while it waits for other ranks, so the shortest duration over all ranks is the transfer. On the
     host, the transfer lasts from the last start to the first end, because threads wait for a CPU before and after it.
     For example, if two ranks run an all-reduce from 10 to 50 µs and from 30 to 40 µs, the transfer lasts from 30 to 40
-    µs. A message does not take longer than on its sender. `offsets` maps ranks to clock offsets in ns."""
+    µs. A message takes at most as much time as on its sender. `offsets` maps ranks to clock offsets in ns."""
     ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
     start, end = matched.start - ahead, matched.end - ahead
     last, least = start.max(axis=1), (end - start).min(axis=1)

@@ -1,4 +1,4 @@
-"""Run the tasks of a job: on local processes, a Dask cluster, or any executor."""
+"""Run the tasks of a job in local processes, on a Dask cluster, or in any other executor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 @dataclass(frozen=True)
 class Engine:
-    # Function that creates an executor for a number of parallel tasks. A `with` block waits for all of its tasks.
+    # Creates an executor that can run a number of parallel tasks. Its `with` block waits for all tasks.
     open: Callable[[int], AbstractContextManager[Executor]]
     window: int | None = None  # maximum number of submitted tasks; None submits all tasks at once
     reopen: bool = False  # True if a new executor can replace a broken one

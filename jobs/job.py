@@ -49,7 +49,7 @@ class ChosenTraces:
 
 @dataclass(frozen=True)
 class Chained:
-    """Applies two functions to a trace, one after the other. It can be pickled, but a lambda cannot."""
+    """Applies two functions to a trace, one after the other. Unlike a lambda, a `Chained` can be pickled."""
 
     first: Callable[[Trace], Trace]
     second: Callable[[Trace], Trace]
@@ -266,7 +266,7 @@ class Job(Suggests):
         """Predict the timeline of all ranks together, optionally after what-if changes (docs/reference/replay.md).
 
         Args:
-            what_ifs: changes such as "kernel*0.5". They are applied in the given order.
+            what_ifs: changes such as "kernel*0.5", in the order in which they are applied.
             network: a network such as "bandwidth=25,latency=5us". Communication times are first estimated for this
                 network, and the result has an `answer_range`.
 
@@ -306,7 +306,7 @@ class Job(Suggests):
         return outer("report.plots").device_use_axes(uses)
 
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
-        """Write an HTML page about all ranks. If there are more than 64 ranks, it shows details only for outliers."""
+        """Write an HTML page about all ranks. For more than 64 ranks, the page shows only outliers in detail."""
         outer("report.html_page").check_page_name(path)
         pages = outer("report.job_page")
         if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
@@ -337,7 +337,7 @@ def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
 
 
 def names_a_job(source: Any) -> bool:
-    """Return True if a source names several traces. It is a list, a pattern, or a folder that is not a trace."""
+    """Return True if a source is a list, a pattern, or a folder that contains several traces."""
     if isinstance(source, (list, tuple)):
         return True
     if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, FileRank, InputPair)):

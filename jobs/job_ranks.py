@@ -25,7 +25,7 @@ class RankFacts(NamedTuple):
 
 
 def ranks_of(traces: Sequence[Trace]) -> list[int]:
-    """Return the ranks of the traces. If they are not all different, return the positions of the traces."""
+    """Return the ranks of the traces if all ranks are different. Otherwise, return the positions of the traces."""
     stated = [trace.rank for trace in traces]
     known = [rank for rank in stated if rank is not None]
     return known if len(set(known)) == len(stated) else list(range(len(stated)))
@@ -61,8 +61,8 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:
-    """Find traces from another job. They differ from most traces in job size, backend or recording time. Return a dict
-    from the keys of these traces to reasons. If there is no majority, the returned notes describe the difference."""
+    """Find traces from other jobs that differ from most traces in job size, backend or recording time. Map the keys of
+    such traces to reasons. Also return notes that describe the differences if there is no majority."""
     foreign: dict[int, str] = {}
     notes: list[str] = []
     for key, wording in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
@@ -110,7 +110,7 @@ class JobTrace(NamedTuple):
 
 
 def job_trace(trace: Trace) -> JobTrace:
-    """Return the facts that `check_job` needs. The trace does not have to stay in memory."""
+    """Return the facts that `check_job` needs, so the trace does not have to stay in memory."""
     begin = trace.base_time_ns + trace.span.start if trace.span.length else None
     return JobTrace(RankFacts(trace.file, trace.distributed_info, begin), trace.rank, trace.digest)
 

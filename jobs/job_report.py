@@ -1,4 +1,4 @@
-"""The job report of `etplus link FOLDER`. It describes ranks, clocks, collectives, messages and stragglers."""
+"""The job report of `etplus link FOLDER` with ranks, clocks, collectives, messages and stragglers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClockOffset(RecordStruct, frozen=True):
     """Time by which the clock of a rank is ahead of the clock of its reference rank."""
 
     rank: int
-    reference: int  # all ranks that collectives connect have the same reference rank
+    reference: int  # reference rank; ranks that collectives connect share it
     offset_ns: int  # subtract this number of ns from the rank's times
     spread_ns: int  # median deviation of the collectives from this offset
     collectives: int  # number of collectives used for the estimate
@@ -53,7 +53,7 @@ class GroupCounts(RecordStruct, frozen=True):
 class Mismatch(RecordStruct, frozen=True):
     """A collective that does not match on all ranks of its group."""
 
-    # What differs between ranks: "missing" on some ranks, its "size", its position ("order"), or its kind ("type").
+    # "missing": not on all ranks. "size", "order" and "type": size, position or kind of collective differs.
     kind: Literal["missing", "size", "order", "type"]
     group: str  # name of the group, "" for all ranks
     group_ranks: tuple[int, ...]  # ranks in the group
@@ -127,7 +127,7 @@ class JobReport(RecordStruct, frozen=True):
         return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 
     def offset_of(self, rank: int) -> int:
-        """Return the number of ns to subtract from the times of a rank. It is 0 if the offset is unknown."""
+        """Return the number of ns to subtract from the times of a rank, or 0 if the clock offset is unknown."""
         return next((clock.offset_ns for clock in self.clock_offsets if clock.rank == rank), 0)
 
 

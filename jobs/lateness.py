@@ -63,7 +63,7 @@ def longest_waits(matched: Sequence[Matched], offsets: Mapping[int, int], count:
 
 
 def behind_median(matched: Sequence[Matched], offsets: Mapping[int, int]) -> dict[int, int]:
-    """Map each rank to its total lateness relative to the median rank, in ns. It is negative if the rank was early."""
+    """Map each rank to its total lateness relative to the median rank, in ns. Early ranks have negative values."""
     behind: Counter[int] = Counter()
     for group in matched:
         come = arrivals(group, offsets).come
@@ -82,7 +82,7 @@ class CausedWaits(NamedTuple):
 
 
 def caused_waits(rank: int, matched: Sequence[Matched], offsets: Mapping[int, int]) -> CausedWaits:
-    """Return the waits that a rank caused. Skip the first collective: ranks start recording at different times."""
+    """Return the waits that a rank caused. The first one is skipped: ranks start recording at different times."""
     first = min((int(group.start[:, 0].min()) for group in matched if len(group.start)), default=0)
     parts = [np.zeros((0, 3), np.int64)]
     for group in matched:

@@ -223,12 +223,12 @@ class CollectiveSequence:
 class LineUp:
     """Maps positions in the common sequence of collectives to positions in the sequence of one rank."""
 
-    at: IntColumn  # the matching collective with the same kind and size, or −1
-    # Collectives of the rank that are at the right position, but differ in kind or size.
+    at: IntColumn  # the rank's position for each common position, −1 if kind or size differs
+    # Maps common positions to collectives of the rank with the same position, but a different kind or size.
     other: dict[int, int] = field(default_factory=dict)
-    # Collectives of the rank that have the same kind and size, but are at a different position.
+    # Maps common positions to collectives of the rank with the same kind and size, but a different position.
     moved: dict[int, int] = field(default_factory=dict)
-    # Collectives of the rank that are missing in the common sequence, with the common position that follows them.
+    # Extra collectives of the rank, each with the next position in the common sequence.
     extra: list[tuple[int, int]] = field(default_factory=list)
 
 

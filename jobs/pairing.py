@@ -35,7 +35,7 @@ class RankFiles:
     problem: str = ""
     # True if names, contents or a manifest show the rank, or if it is the only rank left
     settled: bool = True
-    proved: bool = False  # True if the contents of all ranks' files allow no other pair
+    proved: bool = False  # True if the contents of all files prove that these two files are a pair
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class _ManifestRow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def from_manifest(source: str) -> Pairing:
-    """Read a manifest. It is a CSV file with the columns rank, et and kineto, or a JSON list with these keys."""
+    """Read a manifest: a CSV file with the columns rank, et and kineto, or a JSON list of objects with these keys."""
     blob = load(source)
     try:
         # not decoded in schemas/, because only batches read manifests and because they may be CSV

@@ -36,7 +36,7 @@ class RankCommunications:
 
 
 def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunications]:
-    """Return what `job_trace` and `communications` return, but from stored columns, without reading a trace."""
+    """Return the results of `job_trace` and `communications` from stored columns, without reading the trace."""
     facts, columns = read_exchanges(stored)
     file = f"{os.fspath(stored)} ({stored.label})"
     trace = JobTrace(RankFacts(file, facts.info, facts.begin_ns), facts.rank, facts.digest)

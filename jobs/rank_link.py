@@ -1,7 +1,7 @@
 """Link one rank in any process, write it, and save its state. Skip the rank if it is already linked.
 
-The state is stored in `.etplus-batch/rank_N.json` next to the outputs. It contains the sizes and digests of the inputs
-and the output, the options, the version, and facts for the job report. Unchanged ranks are not linked again."""
+The state is stored in `.etplus-batch/rank_N.json` next to the outputs. The file contains the sizes and digests of the
+inputs and the output, the options, the version, and facts for the job report. Unchanged ranks are not linked again."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class RankState(msgspec.Struct):
     output: Mark | None
     result: RankResult  # the rank's entry in the job report
     info: dict[str, Any]  # `distributedInfo` of the Kineto trace, {} if it has none
-    # The two parts of the rank's `RankCommunications`.
-    # `table` contains its columns, concatenated as little-endian int64 values.
+    # The process groups and columns of the rank's `RankCommunications`.
+    # `table` contains the columns, concatenated as little-endian int64 values.
     groups: list[Group]
     table: bytes
     # Options that had no effect, because both traces record the same facts.
@@ -179,7 +179,7 @@ def _link(task: RankTask) -> Trace:
             return link(*paths, **task.options)
         except UsageError:
             raise
-        except EtplusError as error:  # name the files as the user did, not the local copies
+        except EtplusError as error:  # replace the names of local copies with the names that the user gave
             text = str(error)
             for path, name in zip(paths, (task.et, task.kineto), strict=True):
                 text = text.replace(str(path), name)

@@ -44,7 +44,7 @@ def time_beside(groups: Iterable[EqualWork]) -> tuple[int, int]:
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
     """Return the 10th and 90th percentiles of (duration / median duration of operators with the same name and shapes).
 
-    The percentiles are weighted by time. Both are 1 if there are too few operators.
+    The percentiles are weighted by time. If there are too few operators, both percentiles are 1.
     """
     groups = [np.array(alone, np.float64) for alone, _ in equal_operators(graph) if len(alone) >= _SEVERAL]
     if not groups:
@@ -58,7 +58,7 @@ def unevenness(graph: ReplayGraph) -> tuple[float, float]:
 
 
 def with_time_beside(graph: ReplayGraph) -> ReplayGraph:
-    """Return the graph with the measured `SharedTransfers.beside`. It is unchanged if no transfers run on the host."""
+    """Return the graph with the measured `SharedTransfers.beside`, or the same graph without host transfers."""
     if (shared := graph.shared) is None:
         return graph
     return replace(graph, shared=replace(shared, beside=time_beside(equal_operators(graph))))

@@ -53,7 +53,7 @@ class _Protocol(NamedTuple):
     between: tuple[float, float]  # step time between nodes / L; rings use the second value for one rank per node
     inside: tuple[float, float]  # step time inside a node, divided by L
     least_ns: float  # minimum step time inside a node in ns, if a ring spans several nodes
-    share: float  # share of the bandwidth that a ring can use
+    share: float  # share of the bandwidth that a ring uses
     on_tree: tuple[float, float]  # share that a tree can use inside a node and between nodes
     tree_tenths: tuple[int, ...]  # tenths of `on_tree` reached at 64 B, 128 B, 256 B, …; ten for larger sizes
 
@@ -107,7 +107,7 @@ class LevelSpan(NamedTuple):
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
-    """Return how many ns a collective takes after all ranks are ready. It is 0 if there are no levels.
+    """Return how many ns a collective takes after all ranks are ready, or 0 if there are no levels.
 
     `size` is the input of one rank in bytes (`message_bytes`). `spans` lists the levels, inner levels first. If
     `library` is given, it overrides the algorithms of the levels.

@@ -13,7 +13,7 @@ from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
-# A waiting call returns at most this long after the awaited work ends. A longer delay is an unknown wait.
+# A waiting call returns at most this long after the awaited work ends. Longer delays are unknown waits.
 # A GPU event on another stream also starts within this time, unless something else delays it.
 SYNC_RETURN_NS = 10_000
 # Upper limits of launch latency and gap. Longer delays must be waits for other work, because no device is that slow.
@@ -90,7 +90,7 @@ def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...
 
 
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
-    """Return the lags, limited by the constants for their kinds of edges. Removed edges (GONE) get `NEVER`."""
+    """Return the lags, limited by the constants for their kinds of edges. Removed edges have the lag `NEVER`."""
     edges, ranks = graph.edges, of_ranks(constants)
     if len(ranks) != len(graph.traces):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.traces)}")

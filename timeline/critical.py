@@ -1,4 +1,4 @@
-"""Find the critical path of a replay. It shows what the makespan consists of. Also compute lower bounds on it."""
+"""Find the critical path of a replay, and compute lower bounds on the makespan."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class CriticalPath(Suggests):
 
     @property
     def length_ns(self) -> int:
-        """Sum of the path's lags. For a path through the whole replay, this is the makespan."""
+        """Sum of the path's lags in ns. A path through the whole replay has the length of the makespan."""
         return sum(self.by_kind.values())
 
 
@@ -87,7 +87,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
-    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # the first point in the run of every point
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # the first point in the run of the point
     before_head, head_of = before.tolist(), head.tolist()
     point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []
@@ -161,7 +161,7 @@ def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
 
 def resource_bounds(replay: Replay) -> dict[str, int]:
     """Return lower bounds on the makespan in ns: the GPU work of the busiest stream and the host work of the busiest
-    thread. Host work is measured without the slowdown during transfers. Waits for collectives are excluded.
+    thread. The slowdown of host work during transfers is removed. Waits for collectives are excluded.
     """
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
@@ -188,8 +188,8 @@ class CriticalChain:
 
     Attributes:
         kind: index into `kinds`, a list of the names of all kinds of edges.
-        ns: int64, contribution to the makespan. It is negative if a kernel overlaps its predecessor.
-        row: int64, the `Trace` row that does the work, the row that the edge leads to if it is not work, or −1.
+        ns: int64, contribution to the makespan (negative if a kernel overlaps its predecessor).
+        row: int64, the `Trace` row that does the work. Edges without work have the row that they lead to, or −1.
         work: bool, True if the edge is work of its row, False if it is a wait or a latency.
         start, end: int64, measured times in ns on the clock of the trace.
     """

@@ -61,7 +61,7 @@ class LaunchQueue:
 
 
 def find_queue(points: GraphEvents) -> LaunchQueue:
-    """Find the limit of outstanding launches. It is never exceeded, and many calls that reach it return late.
+    """Find the limit of outstanding launches. Calls never exceed this limit, and many calls that reach it return late.
 
     A launch is outstanding until its work starts. If streams and devices have a limit, the one with more waits wins.
     """
@@ -219,7 +219,7 @@ def _returning(points: GraphEvents, source: IntColumn, target: IntColumn) -> Edg
 
 
 def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
-    """Shorten calls that waited to the time of the call itself. Calls that did not have to wait keep their time."""
+    """Reduce the duration of calls that waited to the time of the call itself. All other calls keep their time."""
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
@@ -239,7 +239,7 @@ def event_waits(points: GraphEvents) -> Edges:
 
 
 def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
-    """Return a mask of the `sync` edges that are guesses. The wait was not recorded, and the work had already ended."""
+    """Return a mask of the `sync` edges that are guessed, because the wait was not recorded and the work had ended."""
     trace = points.trace
     source, target = points.timed_edges("sync")
     over = trace.nodes.end[source] <= trace.nodes.ts[target]
@@ -293,7 +293,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
-    binding = binding[run_starts(edges.target[binding])]  # of several edges, keep the lowest source
+    binding = binding[run_starts(edges.target[binding])]  # if several edges bind, keep the first
     source, target = edges.source[binding], edges.target[binding]
     waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
     shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))
@@ -308,13 +308,13 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (lag > _IDLE_SYNC_NS))
-    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # only the last part of every call
+    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # keep only the last part of every call
     lag[own[named(graph.trace.names, graph.trace.nodes.name[edges.owner[own]], SYNCHRONIZE)]] = SYNC_COST_NS
     return lag
 
 
 def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
-    """Build the replay graph of one rank. If `assumed_waits` is True, it includes waits inferred from the call order.
+    """Build the replay graph of one rank. `assumed_waits` adds waits that are only inferred from the order of calls.
 
     Raises:
         ConvertError: no row of the trace has a time.

@@ -27,8 +27,8 @@ def scale(
 ) -> Change:
     """Multiply the times of the given rows (host work of calls, GPU events, and communications) by a factor.
 
-    Pauses and host work outside calls are also scaled if they precede rows in the mask `gaps`. True means all rows on
-    the ranks of `rows`. If `during` is given, only host work that ends in this span is scaled (ns after point 0).
+    Pauses and host work outside calls are also scaled if they precede rows in the mask `gaps`. If `gaps` is True, the
+    mask has all rows on the ranks of `rows`. If `during` is given, only host work that ends in this span is scaled.
     """
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU
@@ -63,10 +63,10 @@ def remove(graph: ReplayGraph, rows: Rows) -> Change:
 
 
 def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
-    """Return the edges of backward self time next to recomputed rows. They are the Python code of a checkpoint."""
+    """Return the edges of backward self time next to recomputed rows (Python code of a checkpoint)."""
     edges, phase = graph.edges, np.append(_phases(graph), -1)
     recomputed = np.append(rows & (phase[:-1] == RECOMPUTATION), False)
-    if not recomputed.any():  # most traces end here, because visiting all edges below is slow
+    if not recomputed.any():  # return early for most traces, because visiting all edges is slow
         return np.empty(0, np.int64)
     touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
     around: IntColumn = np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
@@ -196,8 +196,8 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
 def overlapped(rows: Rows) -> Change:
     """Let the given GPU events run in parallel with all other GPU events of their step that precede the optimizer.
 
-    The optimizer, later steps, and calls that wait for the stream still wait for the given events. This is a best case,
-    because other work may need their results earlier.
+    The optimizer, later steps, and calls that wait for the stream still wait for the given events. The result is a best
+    case, because other work may need their results earlier.
     """
     return partial(_overlapped, rows)
 

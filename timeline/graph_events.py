@@ -16,14 +16,14 @@ from .replay_graph import ORDER, Edges
 
 @dataclass(frozen=True)
 class GraphEvents:
-    """Points in time. Point 0 is the start of the window. All other points are starts, ends and submissions of rows."""
+    """Points in time. Point 0 is the start of the window. The next points are starts, ends and submissions of rows."""
 
     trace: Trace
-    start: IntColumn  # start, end: first and last point of the row, −1 if it has no time
-    end: IntColumn
+    start: IntColumn  # first point of the row, −1 if the row has no time
+    end: IntColumn  # last point of the row, −1 if the row has no time
     row: IntColumn  # row of the point, −1 for the start of the window
     measured: IntColumn  # time of the point in ns after the start of the window
-    launcher: IntColumn  # row that launched the row, −1 if there is none
+    launcher: IntColumn  # row that launched this row, −1 if there is none
 
     @staticmethod
     def of(trace: Trace) -> GraphEvents:

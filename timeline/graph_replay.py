@@ -37,7 +37,7 @@ class Unexplained:
 
 @dataclass(frozen=True)
 class Replay(Suggests):
-    """A predicted timeline. It contains the time of every point in ns after the start of the window, and all lags."""
+    """A predicted timeline with the lag of every edge and the time of every point, in ns after the window's start."""
 
     graph: ReplayGraph
     time: IntColumn
@@ -65,12 +65,12 @@ class Replay(Suggests):
 
     @cached_property
     def untraced(self) -> UntracedAnswer | None:
-        """Step time without the recorder if `etplus record` measured it, or None. It is computed on first access."""
+        """Step time without the recorder if `etplus record` measured it, or None. The first access computes it."""
         return None if self._untraced is None else self._untraced()
 
     @cached_property
     def start(self) -> IntColumn:
-        """Start of every trace row in int64 ns after the start of the window. It is −1 for rows without a time."""
+        """Start of every trace row in int64 ns after the start of the window, or −1 for rows without a time."""
         return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
 
     @cached_property
@@ -84,14 +84,14 @@ class Replay(Suggests):
 
     @property
     def measured_ns(self) -> int:
-        """The recorded makespan in ns. It is 0 if start times were not recorded."""
+        """The recorded makespan in ns, or 0 if start times were not recorded."""
         if not self.graph.times_recorded:
             return 0
         return int(self.graph.measured.max() - self.graph.measured[1:].min())
 
     @property
     def error(self) -> float:
-        """Relative error of the makespan. It is 0 if the trace has no start times or a measured makespan of 0."""
+        """Relative error of the makespan, or 0 if the trace has no start times or a measured makespan of 0."""
         return relative_error(self.makespan_ns, self.measured_ns)
 
     @cached_property

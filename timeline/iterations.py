@@ -51,7 +51,7 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return the ns of each iteration. It begins after the host starts it and the device ends the previous one."""
+        """Return iteration times in ns. An iteration begins on the host after the device ends the previous one."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
@@ -61,7 +61,7 @@ class MarkedIterations:
 
 
 def find_iterations(trace: Trace) -> MarkedIterations:
-    """Find iterations by annotations or by repeated kernels. Raise ConvertError if there are fewer than three."""
+    """Find iterations by annotations or by repeated kernels. Raise ConvertError for fewer than three iterations."""
     nodes = trace.nodes
     calls = np.flatnonzero(nodes.timed & (nodes.kind == CPU))
     rows = calls[nodes.scope[calls] == ANNOTATION_SCOPE]
@@ -171,7 +171,7 @@ def held_out_graph(
 
 
 def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> float:
-    """Return the median of (total lag / total usual lag) over iterations. `parts` has (lag, usual lag, iteration)."""
+    """Return the median of (total lag / total usual lag) over iterations. A part is (lag, usual lag, iteration)."""
     ratios = [np.zeros(0)]
     for lag, usual, iteration in parts:
         lags, sums = (np.bincount(iteration, weights=ns) for ns in (lag, usual))

@@ -66,10 +66,10 @@ class Network:
     """A network that connects all ranks.
 
     Attributes:
-        bandwidth: GB/s (bytes per ns) per rank in one direction. If there are levels, it applies between units.
+        bandwidth: GB/s (bytes per ns) per rank in one direction. With levels, the bandwidth is between units.
         latency_ns: latency per step.
         algorithm: used for collectives if `library` is None. A library ("gloo", "nccl") chooses its own algorithms.
-        efficiency: ratios by which measured times differ from the formulas.
+        efficiency: ratios of measured times to times from the formulas.
         levels: faster links inside units of ranks. The smallest units come first.
 
     Example:
@@ -89,12 +89,12 @@ class Network:
     __repr__ = brief
 
     def transfer_ns(self, kind: int, size: int, ranks: int | Sequence[int], at: At = "times") -> int:
-        """Return how many ns a communication takes after all ranks are ready. It is 0 for a group of one rank.
+        """Return how many ns a communication takes after all ranks are ready, or 0 for a group of one rank.
 
         Args:
             kind: a CollectiveCommType, SEND, or RECV.
             size: number of bytes in one rank's input, as in `message_bytes`.
-            ranks: list of the group's ranks, or number of consecutive ranks. A message can pass 2 for different units.
+            ranks: the ranks of the group, or their number if consecutive. Pass 2 for a message between different units.
             at: selects the usual, low, or high value of the efficiency.
         """
         if kind in (SEND, RECV):
@@ -106,7 +106,7 @@ class Network:
         return round(ns * (1 if measured is None else getattr(measured, at)))
 
     def spans(self, ranks: int | Sequence[int]) -> list[LevelSpan]:
-        """Return how the ranks span the levels, inner levels first. If units differ in size, the largest counts."""
+        """Return how the ranks span the levels, inner levels first. If units differ in size, use the largest unit."""
         if not self.levels:
             count = ranks if isinstance(ranks, int) else len(ranks)
             return [LevelSpan(count, self.bandwidth, self.latency_ns, self.algorithm)] if count > 1 else []

@@ -32,7 +32,7 @@ from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 _FORMAT: Final = "etplus-network"
 # Host links are fitted to transfers of at least this many bytes, because smaller ones mostly wait for a CPU.
 _LEAST_BYTES = 256 << 10
-# These numbers of bytes are the borders between size classes.
+# Borders between size classes, in bytes.
 _CLASSES = (64 << 10, 1 << 20)
 _KINDS = {
     "all_reduce": Type.ALL_REDUCE, "all_gather": Type.ALL_GATHER, "reduce_scatter": Type.REDUCE_SCATTER,
@@ -85,14 +85,14 @@ class DescribedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Maps names to networks. `etplus predict fit --network` writes such files. A file can also contain one network."""
+    """Maps names to networks, as `etplus predict fit --network` writes them. A file may contain a single network."""
 
     networks: dict[str, DescribedNetwork]
     format: Literal["etplus-network"] = _FORMAT
 
 
 class Sample(NamedTuple):
-    """A measured communication. `size` is in bytes as in `message_bytes`, and `ns` lasts until the last rank ends."""
+    """A measured communication. `size` is `message_bytes`, and `ns` is the time until the last rank ends."""
 
     kind: int
     size: int
@@ -188,7 +188,7 @@ def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.Path
 def read_calibration(path: Source) -> dict[str, list[Sample]] | None:
     """Map network names to the times of collectives. Return None if the file is not a calibration.
 
-    Its format is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`.
+    The format of the file is `{"settings": {"ranks": N}, "rates": {name: {kind: {bytes: {"ms": …, "least_ms": …}}}}}`.
     """
     try:
         calibration, _ = read_struct(path, _Calibration, "no calibration", "")
@@ -293,7 +293,7 @@ def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
 def job_samples(traces: Sequence[Trace]) -> list[Sample]:
     """Return one sample for each communication with a known kind, size, and group.
 
-    The time of a sample ends when its last rank ends. Waits for other ranks are excluded, and so are the link shares of
+    The time of a sample ends when the last rank ends. Waits for other ranks are excluded, and so are the link shares of
     other transfers on the host. If there is only one trace, waits cannot be separated from transfers.
     """
     graphs = [build_graph(trace) for trace in traces]

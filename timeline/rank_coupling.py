@@ -29,10 +29,10 @@ class Rendezvous:
     row: tuple[int, ...]  # row of the communication in the trace of every graph
     transfer_ns: int  # duration in ns after all ranks are ready (`transfers`)
     own_ns: tuple[int, ...]  # additional time of every rank after the transfer; 0 on devices
-    early_ns: tuple[int, ...]  # time from when each rank is ready to its recorded start
+    early_ns: tuple[int, ...]  # time from when a rank is ready to its recorded start
     on_host: bool = False
     message: bool = False
-    sent_ns: int = -1  # time of the sender of a host message, −1 if it ended before the receiver started
+    sent_ns: int = -1  # sending time of a host message, −1 if it ended before the receiver started
 
     @property
     def blocked(self) -> list[tuple[int, int, int, int]]:
@@ -169,7 +169,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     recorded = all(trace.times_recorded for trace in traces)
     clocks = clock_offsets(synchronizing(collectives) or collectives, messages) if recorded else []
     offsets = {clock.rank: clock.offset_ns for clock in clocks}
-    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # a dict for each trace that maps node ids to rows
+    rendezvous, rows = list[Rendezvous](), list[dict[int, int]]()  # for each trace, a dict from node ids to rows
     for trace in traces:
         communicating = comm_rows(trace)
         rows.append(dict(zip(trace.nodes.id[communicating].tolist(), communicating.tolist(), strict=True)))

@@ -24,7 +24,7 @@ from .topological_order import issue_order
 
 # Possible values of `Edges.kind`. GONE marks a removed edge.
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
-# Names of the kinds of edges in tables.
+# Tables show these names for the kinds of edges.
 LINK_KINDS = (
     *("host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronization"),
     *("thread handoff", "launch queue", "collective", "order", "window", "unknown wait"),
@@ -37,7 +37,7 @@ class Edges:
     target: IntColumn
     lag: IntColumn  # measured minimum time from source to target, in ns
     kind: npt.NDArray[np.int8]
-    owner: IntColumn  # row that takes the time of the lag (HOST, DURATION, COMM), −1 for other edges
+    owner: IntColumn  # row that takes this time (HOST, DURATION, COMM), −1 for other edges
     capped: npt.NDArray[np.bool_]  # True if `Constants` limits the lag
 
     __repr__ = brief
@@ -93,9 +93,9 @@ _SHORT_SPAN = 24
 class Runs:
     """Finds longest paths for any lags in a graph with numbered points. Sources have lower numbers than targets.
 
-    Most points only follow the previous point and form a run with it. The first point of a run is its head. Times in a
-    run are sums that start at the head. A head with one incoming edge follows another run, and such runs form a chain.
-    Only the first head of each chain, the base, is visited.
+    Most points follow only the previous point, and form a run with that point. The first point of a run is its head.
+    Times in a run are sums that start at the head. A head with one incoming edge follows another run, and such runs
+    form a chain. Only the first head of a chain, the base, is visited.
     """
 
     def __init__(self, edges: Edges, points: int) -> None:
@@ -216,13 +216,13 @@ _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 
 @dataclass(frozen=True)
 class SharedTransfers:
-    """Communications on the host, which share the links of their ranks and the threads of their backend."""
+    """Communications on the host. They share the links of their ranks and the threads of their backend."""
 
     rows: IntColumn
     links: tuple[tuple[int, ...], ...]  # link directions of every row, as in `shared_links.Links`
     alone: npt.NDArray[np.float64]  # (time of the communication if it ran alone) / (lag of its edge)
     queue: IntColumn  # index in `workers` of the communication's group, −1 for messages
-    workers: tuple[int, ...]  # number of threads of the process groups
+    workers: tuple[int, ...]  # number of threads for every process group
     gap_ns: IntColumn  # delay of the communication after a thread is free
     moved_ns: IntColumn  # recorded time of the transfer; the sender may end later
     beside: tuple[int, int] = (0, 0)  # ns of operators during transfers, and the ns they would take alone
@@ -231,7 +231,7 @@ class SharedTransfers:
 
     @property
     def slowdown(self) -> float:
-        """Factor by which a transfer slows down its rank's host work. It is 1 if there is too little evidence."""
+        """Factor by which a transfer slows down its rank's host work, or 1 if there is too little evidence."""
         taken, plain = self.beside
         return min(taken / max(plain, 1), _SLOWEST) if taken >= _LEAST_BESIDE_NS else 1.0
 
@@ -301,12 +301,12 @@ class ReplayGraph:
 
     @property
     def durations(self) -> IntColumn:
-        """GPU time of GPU events, and self time without waits of calls, in int64 ns. 0 for rows without a time."""
+        """GPU time of events, or self time of calls without waits, in int64 ns. Rows without a time have 0."""
         edges, is_owned = self.edges, self.edges.owner >= 0
         return sums(edges.owner[is_owned], edges.lag[is_owned], len(self.start))
 
     def with_latencies(self, lag: npt.NDArray[np.integer] | npt.NDArray[np.floating]) -> ReplayGraph:
-        """Replace the lags. Raise UsageError if their sum exceeds 146 years, the limit for int64 ns."""
+        """Replace the lags. Raise UsageError if the sum of all lags exceeds 146 years, the limit for int64 ns."""
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError(_TOO_LONG)
         return self._alike(replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64))))

@@ -46,7 +46,7 @@ _ALL_TO_ALL = (0.6, 1.5)
 
 @dataclass(frozen=True)
 class AnswerRange:
-    """The range of a prediction, with reasons. Predictions for about four of five test jobs were in their range."""
+    """The range of a prediction, with reasons. For about four of five test jobs, the true time was in this range."""
 
     low_ns: int
     high_ns: int
@@ -68,8 +68,8 @@ def replay_ranks(
     """Predict the timeline of a trace or of all ranks of a job. Calls that enclose a selection are not replayed.
 
     Args:
-        what_ifs: changes such as "kernel*0.5". They are applied in the given order.
-        network: a network such as "bandwidth=25,latency=5us". It is applied first and adds an `answer_range`.
+        what_ifs: changes such as "kernel*0.5", in the order in which they are applied.
+        network: a network such as "bandwidth=25,latency=5us". The result then has an `answer_range`.
         bounds: a function for changes relative to the device's peaks (`etplus.analysis.kernel_peaks.row_bounds`).
 
     Raises:

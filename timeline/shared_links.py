@@ -1,7 +1,7 @@
-"""Replay communications on the host. They share the links of their ranks and wait for backend threads.
+"""Replay communications on the host that share the links of their ranks and wait for backend threads.
 
 The duration of a transfer depends on other transfers, so a discrete-event simulation visits the points of the graph in
-time order. Its events are arrivals at points, ends of transfers, and ends of host work.
+time order. Simulated events are arrivals at points, ends of transfers, and ends of host work.
 
 - Concurrent transfers share a link equally, as TCP flows do. Messages from one rank to another use the same connection
   and are sent one after another.
@@ -10,8 +10,8 @@ time order. Its events are arrivals at points, ends of transfers, and ends of ho
 - Host work takes `slowdown` times as long during a transfer of its rank.
 
 Example: two all-reduces of 10 ms each are issued at 0 and 4 ms. With two threads, the first all-reduce uses the whole
-link until 4 ms. Then each one gets half of the link. The first one ends at 16 ms. The second one then uses the whole
-link and ends at 20 ms.
+link until 4 ms. After 4 ms, each all-reduce gets half of the link. The first one ends at 16 ms. The second one then
+uses the whole link and ends at 20 ms.
 
 When link shares change, the end times of transfers are recomputed. Outdated events stay in the heap and are ignored,
 because they do not match the recomputed time.

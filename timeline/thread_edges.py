@@ -22,7 +22,7 @@ from .replay_graph import HANDOFF, HOST, ORDER, Edges
 
 _QUERY = re.compile(r"Query$")
 # The polling loops of PyTorch's NCCL watchdog make only these calls (ProcessGroupNCCL.cpp).
-# The watchdog changes the capture mode before and after every query. It also destroys the events of completed work.
+# The watchdog changes the capture mode before and after every query, and destroys the events of completed work.
 _BESIDE_QUERY = re.compile(
     r"(?:Query|GetLastError|PeekAtLastError|ThreadExchangeStreamCaptureMode|[GS]etDevice|EventDestroy|EventElapsedTime)$"
 )
@@ -52,7 +52,7 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     """Return the points with corrected call ends, and HOST edges between consecutive call boundaries of each thread.
 
     The lag of an edge is host work of its owner, the innermost open call. Calls may overlap without nesting if times
-    are rounded to µs or if work is asynchronous. Their ends are then moved into nesting order.
+    are rounded to µs or if work is asynchronous. The ends of such calls are moved into nesting order.
     """
     trace = points.trace
     rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)

@@ -40,7 +40,7 @@ _MOST = 5.0
 # Costs measured on small operators are too low (warm cache), so a usual, a lowest and a highest factor correct them.
 # The factors come from programs that also ran without a profiler (`benchmarks/findings.py --gains`).
 _SHARES = (1.5, 1.2, 2.0)
-# The first factors apply if no step was timed before the window. The second apply if no operators show the costs.
+# The first factors apply if no step was timed before the window. The second factors apply if no operators show costs.
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
 # Host time of this length without recorded events is sleep, I/O or Python code. Recording does not slow it down.
 PAUSE_NS = 1_000_000
@@ -80,7 +80,7 @@ class RecordingCosts:
 
 
 def recording_costs(trace: Trace) -> RecordingCosts:
-    """Return recording costs. They are fitted to operators that compute nothing if the trace has enough of them."""
+    """Return recording costs, fitted to operators that compute nothing if the trace has enough such operators."""
     return trace.once(_recording_costs)
 
 
@@ -106,7 +106,7 @@ def _recording_costs(trace: Trace) -> RecordingCosts:
 
 
 def _usual_costs(trace: Trace) -> RecordingCosts:
-    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with an ET or without one
+    kinds = (2_000, 1_200, 2_500) if trace.outputs_recorded else (300, 0, 1_200)  # with an ET, otherwise without
     annotation, frame = 2 * sum(kinds), 300
     measured = next(filter(None, map(_COSTS.fullmatch, trace.names)), None)
     if measured is not None:

@@ -70,7 +70,7 @@ _MOST = 1e6
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A parsed change. It applies only to rows that are in all parts of `within`.
+    """A parsed change. The change applies only to rows that are in all parts of `within`.
 
     Attributes:
         rank: the rank to change, or None for all ranks.

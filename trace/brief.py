@@ -1,4 +1,4 @@
-"""Build short `__repr__` strings. A small record fits on one line. A larger one gets a line for each attribute."""
+"""Build short `__repr__` strings. Small records fit on one line. Larger records get a line for each attribute."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _title(record: Any) -> str:
 
 
 def _collection(value: Collection[Any]) -> str:
-    """Show short collections of numbers and strings in full; for longer ones, show the number and types of items."""
+    """Show short collections of numbers and strings in full. Show only the number and types of items for others."""
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
     if len(items) <= 8 and all(isinstance(item, _SHORT) for item in items):
         return repr(value)

@@ -187,7 +187,7 @@ class TraceBuilder:
         wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
         if wrong.any():
             sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
-            if not any(text.endswith(sentence) for text in damage_in(summary)):  # may already be in the file
+            if not any(text.endswith(sentence) for text in damage_in(summary)):  # the file may report it already
                 damage = [*damage_in(summary), PurePath(self.file).name + sentence]
                 summary = {**summary, "damage": damage}
             columns["ts"] = np.where(wrong[:rows], -1, columns["ts"])
@@ -340,7 +340,7 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
         return np.zeros(len(ts), np.bool_)
     lane = distinct_rows(device, stream)[1]
     order = np.lexsort((ts, lane))
-    end = (ts + dur - ts.min())[order] // 1000  # times in µs still fit into int64 after the shift
+    end = (ts + dur - ts.min())[order] // 1000  # shifted times in µs still fit into int64
     # Shift the lanes in time so that each lane begins after all ends in the previous lane.
     end += lane[order] * (int(end.max()) + 1)
     first_later = np.minimum.accumulate(end[::-1])[::-1]

@@ -123,7 +123,7 @@ def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 def outermost(parent: IntColumn, key: IntColumn) -> Mask:
-    """Return a mask of the calls that have no caller, at any depth, with the same key. It is False for the key −1."""
+    """Return a mask of the calls that have no caller, at any depth, with the same key. Exclude calls with key −1."""
     first, end = preorder(parent)
     rows = np.flatnonzero(key >= 0)
     rows = rows[np.lexsort((first[rows], key[rows]))]

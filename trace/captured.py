@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CallKind = Literal["operator", "annotation", "module"]
 # Names that files and row views use for the values of `Calls.kind`.
 CALL_KINDS: tuple[CallKind, CallKind, CallKind] = ("operator", "annotation", "module")
-# Reasons why a replay belongs to a captured graph. "other grids": the kernel names match, but the grid sizes differ.
+# Reasons why a replay belongs to a captured graph. "other grids": kernel names match, but grid sizes differ.
 # "padded batch size": the step's batch is smaller than the graph's, and no captured graph is nearer in size.
 # "one of several batch sizes": several graphs fit, and the step's batch size is unknown.
 EVIDENCE = (
@@ -72,7 +72,7 @@ class CaptureLinks(Record):
 
     event: IntColumn  # the GPU events in ascending order, as rows of the trace or positions in `Trace.unattached`
     op: IntColumn  # position of the event's operator in the columns of `CapturedGraphs`
-    link: npt.NDArray[np.int8]  # whether each link is UNVERIFIED or CERTAIN
+    link: npt.NDArray[np.int8]  # UNVERIFIED or CERTAIN, for each link
     replay: IntColumn  # position of the event's replay in `CapturedGraphs.replays`
 
     @staticmethod
@@ -153,7 +153,7 @@ def _launches(count: int) -> str:
 
 
 class CalledWith:
-    """A base for views of calls. It provides the shapes and dtypes of the inputs."""
+    """A base class for views of calls that provides the shapes and dtypes of their inputs."""
 
     def _signature(self) -> Signature | None:
         raise NotImplementedError
@@ -219,7 +219,7 @@ class CapturedOp(CalledWith):
 
     @property
     def parent(self) -> CapturedOp | None:
-        """The caller; None for an outermost call."""
+        """The caller, or None for an outermost call."""
         above = int(self._graphs.parent[self.index])
         return replace(self, index=above) if above >= 0 else None
 
@@ -237,12 +237,12 @@ class CapturedOp(CalledWith):
 
 @dataclass(frozen=True, repr=False)
 class Attribution(Record):
-    """The operator behind each GPU event. It launched the event, the captured kernel, or the event's counterpart."""
+    """The operator that launched each GPU event, its captured original, or its counterpart."""
 
     calls: Calls  # the calls of the trace, followed by captured calls with times of 0
     call: IntColumn  # position in `calls` of the GPU event's operator, −1 if it is unknown
     hierarchy: Hierarchy  # modules and annotations around `calls`
-    # Events with the same counterpart are numbered from 1. The number is 0 if `call` does not come from a counterpart.
+    # GPU events with the same counterpart are numbered from 1. Events without a counterpart have the number 0.
     repetition: IntColumn
     in_module: npt.NDArray[np.bool_]  # True if the GPU event belongs to the modules that enclose its operator
 

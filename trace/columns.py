@@ -67,13 +67,13 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def distinct(values: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    """Do the same as `np.unique`, but ten times as fast (by sorting, not hashing) and without importing `numpy.ma`."""
+    """Work like `np.unique`, but ten times as fast, because it sorts instead of hashing. Does not import `numpy.ma`."""
     ordered = np.sort(values, axis=None)
     return ordered[run_starts(ordered)]
 
 
 def median(values: npt.ArrayLike) -> float:
-    """Like `np.median`, without importing `numpy.ma`. NaN if empty."""
+    """Work like `np.median`, but do not import `numpy.ma`. Return NaN for an empty array."""
     ordered = np.sort(np.asarray(values))
     if not len(ordered):
         return float("nan")
@@ -82,7 +82,7 @@ def median(values: npt.ArrayLike) -> float:
 
 
 def percentiles_of(values: npt.ArrayLike, *wanted: float) -> list[float]:
-    """Do the same as `np.percentile`, but ten times as fast for short arrays and without importing `numpy.ma`."""
+    """Work like `np.percentile`, but ten times as fast for short arrays. Does not import `numpy.ma`."""
     ordered = np.sort(np.asarray(values))
     results = []
     for percent in wanted:
@@ -95,13 +95,13 @@ def percentiles_of(values: npt.ArrayLike, *wanted: float) -> list[float]:
 
 
 def without(values: IntColumn, gone: IntColumn) -> IntColumn:
-    """Like `np.setdiff1d`, but sorts instead of hashing."""
+    """Work like `np.setdiff1d`, but sort instead of hashing."""
     left: IntColumn = distinct(values)
     return left[~among(left, gone)]
 
 
 def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Like `np.isin`, but faster for sparse numbers."""
+    """Work like `np.isin`, but faster for sparse numbers."""
     known: IntColumn = distinct(np.asarray(others, np.int64))
     if not len(known):
         return np.zeros(len(values), np.bool_)
@@ -112,7 +112,7 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
     """Return the sorted distinct rows as an array with a column per input column, and each row's index in this array.
-    This does the same as `np.unique(axis=0)`, but is ten times as fast if a row can be packed into one int64."""
+    The function works like `np.unique(axis=0)`, but ten times as fast if a row can be packed into one int64."""
     packed, room, spans = np.zeros(len(columns[0]), np.int64), 1, list[tuple[int, int]]()
     for column in columns:
         least, most = (int(column.min()), int(column.max())) if len(column) else (0, 0)
@@ -231,7 +231,7 @@ def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, np
 
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
-    """Convert µs with three decimals to exact ns. This works below 2**43 µs, where half an ulp is under 0.5 ns."""
+    """Convert µs with three decimals to exact ns. Below 2**43 µs, half an ulp is under 0.5 ns."""
     whole = np.floor(us)  # multiplying the full value by 1000 would round it
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns

@@ -1,7 +1,7 @@
 """Match each GPU event launched before the recording with its counterpart: the same work in a later iteration.
 
 If the kernel sequence of the event recurs with recorded launches, then the operator that launched the counterpart also
-launched the event, one iteration earlier. Such a link is inferred, never certain, and does not add an edge."""
+launched the event, one iteration earlier. Links to counterparts are inferred, never certain, and do not add edges."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ UNPAIRED_REASONS = (
 class CounterpartLinks(Record):
     event: IntColumn  # the GPU events in ascending order, as rows of the trace or positions in `Trace.unattached`
     row: IntColumn  # row of the event's counterpart
-    # True if the counterpart is in the same module. Then the module of the event is known.
-    # False if it is in another layer with the same work. Then only the operator, shapes and source line are known.
+    # True if the counterpart is in the same module, so the event's module is known.
+    # False if it is in another layer with the same work, so only the operator, shapes and source line are known.
     same_module: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ class _Dtype(NamedTuple):
     size: int | None  # bytes per element, None if several elements share a byte
     others: str = ""  # other lowercase spellings, with "_" for spaces, without "c10::" and " int"
     # `et` is the C++ spelling in ETs. `kineto` is the `ScalarType` spelling in Kineto's collectives.
-    # Both are empty if etplus never writes the dtype.
+    # Both spellings are empty if etplus never writes the dtype.
     et: str = ""
     kineto: str = ""
     values: int = 1  # number of values in one element
@@ -64,7 +64,7 @@ def itemsize(dtype: str | None) -> int | None:
 
 
 def values_per_element(dtype: str) -> int:
-    """Return the number of values per tensor element: 2 for packed FP4, else 1."""
+    """Return the number of values per tensor element. It is 2 for packed FP4, otherwise 1."""
     known = _known(dtype)
     return 1 if known is None else known.values
 
@@ -81,7 +81,7 @@ def is_floating(dtype: str) -> bool:
 
 
 def scalar_type(number: int) -> str:
-    """Return the torch name for a `ScalarType` number. Traces record `dtype` arguments this way. Raise LookupError."""
+    """Return the torch name for a `ScalarType` number. Traces record `dtype` arguments as these numbers."""
     if number < 0:
         raise LookupError(number)
     return _SCALAR_TYPES[number].name

@@ -70,8 +70,8 @@ def family_of(name: str) -> str:
 def find_marks(
     names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
 ) -> IterationMarks:
-    """Find the annotations that mark iterations. The following kinds of annotations are tried in this order: steps of
-    serving engines with a known phase (steps with an unknown phase are added); graph captures; `ProfilerStep#K`; steps
+    """Find the annotations that mark iterations. The search tries these kinds of annotations in order: steps of serving
+    engines with a known phase (steps with an unknown phase are added); graph captures; `ProfilerStep#K`; steps
     with an unknown phase; data loaders; the rarest annotation that covers the trace; and `Optimizer.step#…`. The last
     three kinds must occur three times. Data loaders and rare annotations must also recur evenly. `ts`, `end` (ns) and
     `thread` describe the user annotations in order of start. `calls` has the starts of all operators and annotations.
@@ -184,7 +184,7 @@ class Repetition(NamedTuple):
 
 def find_repetition(codes: IntColumn) -> Repetition | None:
     """Return the outermost repetition in a sequence, or None if nothing repeats. The search starts with the rarest
-    names. Otherwise it would find the 28 identical layers of a step instead of the step."""
+    names, because it would otherwise find the 28 identical layers of a step instead of the step."""
     _, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable")
     first = np.concatenate([[0], np.cumsum(count)]).tolist()
@@ -215,7 +215,7 @@ def _longest(codes: IntColumn, period: int) -> Repetition | None:
 
 
 def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
-    """Return the start of every repetition and the end of the last one. Starts follow the longest host pauses."""
+    """Return the start of every repetition and the end of the last one. Repetitions start after long host pauses."""
     repetition = find_repetition(codes)
     if repetition is None:
         return None
@@ -228,7 +228,7 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Return the steps of the selection, if any. Otherwise, find steps by annotations or by repeated kernels."""
+    """Return the steps of the selection, if any. If there is none, find steps by annotations or kernels."""
     if trace.selection is not None:
         return trace.selection.steps
     calls = trace.calls

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Nullable(NamedTuple):
-    """A column with missing values. It consists of int64 or float64 values and a mask of the missing ones."""
+    """A column of int64 or float64 values, with a mask of the missing values."""
 
     values: npt.NDArray[Any]
     missing: npt.NDArray[np.bool_]
@@ -69,7 +69,7 @@ def arrow_array(
 
 
 def to_networkx(trace: Trace) -> Any:
-    """Return the dependency graph as a `networkx.MultiDiGraph`. Its nodes are the node ids of the ET+ file.
+    """Return the dependency graph as a `networkx.MultiDiGraph`. The nodes of the graph are node ids of the ET+ file.
 
     Nodes have a `name`, a `kind` ("cpu", "gpu", "runtime"), and `ts` and `dur` in ns. The `kind` of an edge is
     "call" or one of EDGE_KINDS."""

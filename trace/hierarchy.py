@@ -33,7 +33,7 @@ class Hierarchy(Record):
     top: Positions[CallIndex, CallIndex]
     # Tree row of the call's innermost region (the call itself or a caller), or 0 if there is none.
     path: ColumnOf[CallIndex, np.int64]
-    # Each tree row is a path of regions. These columns contain its parent row and the name code of its last region.
+    # A tree row is a path of regions. The columns contain its parent row and the name code of its last region.
     # Row 0 is the empty path, so its parent and its name code are −1.
     tree_parent: IntColumn
     tree_name: IntColumn
@@ -47,7 +47,7 @@ class Hierarchy(Record):
 
 
 def hierarchy_of(trace: Trace, calls: Calls) -> Hierarchy:
-    """Return the hierarchy of calls. If no call is a module, module frames from the stacks are used instead."""
+    """Return the hierarchy of calls. If no call is a module, use the module frames from the stacks instead."""
     parent, name, kind = calls.parent, calls.name, calls.kind
     if len(trace.stacks) and not np.any(kind == MODULE):
         entry = trace.stacks.first_entry(calls.source)
@@ -92,7 +92,7 @@ def frames_between(
     """Insert the wanted stack frames between each call and its caller. `entry` has the innermost stack entry of each
     call (or −1), `parent` has its caller, and `wanted` is a mask of stack entries. Return three columns: the new
     `parent` of all calls and of the frames appended to them, the name code of each added frame in the stacks, and the
-    number of calls in each added frame. A caller may come after its callees."""
+    number of calls in each added frame. In the new `parent`, a caller may come after its callees."""
     innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
     around = nearest(stacks.above, stacks.above, wanted)  # the nearest wanted frame that encloses each frame
     inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)

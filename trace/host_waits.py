@@ -17,7 +17,7 @@ EVENT_RECORD = re.compile(r"EventRecord(?!ed)")
 COPY = re.compile(r"[Mm]emcpy")
 STREAM_WAIT = re.compile(r"StreamWaitEvent")
 ROUNDING_NS = 1000  # Files written before 2024 have times in whole µs.
-MAX_SKEW_NS = 20_000  # Maximum difference between host and device clocks; 8.1 µs was seen on MI300X.
+MAX_SKEW_NS = 20_000  # Maximum difference between host and device clocks. On MI300X, 8.1 µs was measured.
 LONG_PAUSE_NS = 200_000  # In a shorter pause, a thread does its own work instead of waiting for another.
 _ASYNC = re.compile(r"Async")
 _HOST_COPY = re.compile(r"Pageable|HostToDevice|DeviceToHost")
@@ -33,9 +33,9 @@ def named(names: Sequence[str], code: _Codes, pattern: re.Pattern[str]) -> _Flag
 def blocking_copies(
     names: Sequence[str], copy: _Codes, call: _Codes, late_ns: IntColumn, tolerance_ns: int = ROUNDING_NS
 ) -> _Flags:
-    """Return a mask of the memcpys that blocked the calling thread. Such a call ended at most `tolerance_ns` before the
-    copy, and it is synchronous or uses pageable memory (see "Asynchronous Concurrent Execution" in the CUDA C
-    Programming Guide)."""
+    """Return a mask of the memcpys that blocked the calling thread. A memcpy blocks if it is synchronous or uses
+    pageable memory ("Asynchronous Concurrent Execution" in the CUDA C Programming Guide), and if its call returned no
+    earlier than `tolerance_ns` before the copy ended."""
     waits = named(names, copy, _HOST_COPY) | ~named(names, call, _ASYNC)
     return waits & named(names, call, COPY) & (late_ns <= tolerance_ns)
 

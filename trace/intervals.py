@@ -1,4 +1,4 @@
-"""Compute unions, lengths and intersections of time intervals in ns, step functions and exact sums."""
+"""Compute unions, lengths and intersections of time intervals in ns. Also compute step functions and exact sums."""
 
 from __future__ import annotations
 

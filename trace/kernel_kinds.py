@@ -30,7 +30,7 @@ _PATTERNS = {
 _BY_NAME = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _PATTERNS.items()}
 _MTIA = "mtia_ccp_events"
 _PRODUCTS = frozenset({"GEMM", "Convolution", "Attention"})
-# These kernels only help a GEMM: they change layouts or add up partial results.
+# These kernels only help a GEMM by changing layouts or adding up partial results.
 _HELPER = re.compile(r"nchwToNhwc|nhwcToNchw|splitk|reduction|transpose|im2col|col2im|elementwise|setZero", re.I)
 
 
@@ -56,7 +56,7 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
 
 @lru_cache(maxsize=4096)
 def computes_products(name: str) -> bool:
-    """Return True if a kernel name belongs to a GEMM, convolution or attention that does an operator's main work."""
+    """Return True for the name of a GEMM, convolution or attention kernel that can be an operator's main kernel."""
     return _kind_of(name) in _PRODUCTS and not _HELPER.search(name, 0, MAX_NAME)
 
 

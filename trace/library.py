@@ -1,4 +1,4 @@
-"""The public methods of a trace, such as `analyze` and `replay`. Outer packages are imported when they are needed."""
+"""The public methods of a trace, such as `analyze` and `replay`. They import outer packages only when necessary."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Library(Suggests):
     def analyze(self, *, by_shape: bool = False, **options: Any) -> Analysis:
         """Break down the time by device, stream, operator and kernel (with rooflines).
 
-        If `by_shape` is True, operators are listed once per shape. `etplus.analysis.summary.analyze` has the `options`.
+        If `by_shape` is True, operators are listed once per shape. `options` go to `etplus.analysis.summary.analyze`.
 
         Example:
             >>> [use.busy_ns for use in trace.analyze().device_use]
@@ -145,7 +145,7 @@ class Library(Suggests):
         return part_of(cast("Trace", self), steps=str(number))
 
     def between(self, annotation: str, number: int = 0) -> Trace:
-        """Return a trace of one annotation and its work. `number` (from 0) selects a name that contains `annotation`.
+        """Return a trace of one annotation, selected by part of its name and by number (from 0), and of its work.
 
         Example:
             >>> len(trace.between("forward", 1).device_events)
@@ -203,7 +203,7 @@ class Library(Suggests):
             out.write(page)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trace to a file. .json and .json.gz mean ET+; see `etplus.convert` for other extensions."""
+        """Write the trace to a file. .json and .json.gz give ET+ files. `etplus.convert` lists other extensions."""
         from ..converters.conversion import convert
         from ..converters.registry import suffixes
 

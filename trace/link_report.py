@@ -20,7 +20,7 @@ _SHOWN = frozenset({"run", "rank", "job"})
 
 @dataclass(frozen=True, repr=False)
 class Clue(Record):
-    """A fact that supports or refutes that both traces come from the same run, or a note that the fact is missing."""
+    """A fact that supports or refutes that both traces come from the same run, or a note that a fact is missing."""
 
     # Subject of the clue. "run" is the id of the recording, "names" means file names, and "option" means --rank.
     # "job" compares the files of all ranks, and "calls" means calls that are missing from one of the two files.
@@ -55,7 +55,7 @@ class Identity(Record):
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences for the user. They explain the doubts or, if there are none, the proofs."""
+        """Sentences for the user that explain the doubts or, if there are no doubts, the proofs."""
         return self.doubts or [finding.says for finding in self.proves if finding.by in _SHOWN]
 
 
@@ -71,7 +71,7 @@ class LinkReport(Record):
     dependencies: dict[str, Any]  # numbers of edges by kind, of dropped and inferred edges, and of unresolved records
     warnings: tuple[str, ...] = ()  # sentences that a user should read
     facts: dict[str, Any] = field(default_factory=dict)
-    identity: Identity | None = None  # None if no ET was given
+    identity: Identity | None = None  # None if the user passed no ET
 
     __repr__ = as_text
 

@@ -1,4 +1,4 @@
-"""Access to the JSON of nodes. It is decoded only when it is needed."""
+"""Access the JSON of nodes, and decode it only when necessary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LazyTexts(Sequence[bytes]):
 
 
 def texts_at(texts: Sequence[bytes], places: IntColumn) -> Iterator[bytes]:
-    """Yield the strings at the given positions. This needs little memory if the positions are close together."""
+    """Yield the strings at the given positions. Positions that are close together need little memory."""
     for begin in range(0, len(places), _TEXTS):
         part = places[begin : begin + _TEXTS]
         least = int(part.min())
@@ -58,7 +58,7 @@ class RecordStore:
         return [b"{}"] * len(rows)
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return an index for each row, and the JSON objects at these indices, with at least the inputs and outputs."""
+        """Return a list of JSON objects with at least inputs and outputs, preceded by each row's index into it."""
         return np.arange(len(rows)), LazyTexts(self.texts, rows)
 
     def tensor_uses(self, rows: IntColumn) -> TensorUses:
@@ -66,7 +66,7 @@ class RecordStore:
         return TensorUses.none()
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        """Return an index for each GPU event, and the JSON objects at these indices: Kineto's arguments of launches."""
+        """Return a list of JSON objects with Kineto's launch arguments, preceded by each GPU event's index into it."""
         return np.zeros(len(rows), np.int64), [b"{}"]
 
     def signature_table(self) -> SignatureTable:
@@ -83,7 +83,7 @@ class RecordStore:
         return np.full(len(rows), -1, np.int64)
 
     def args_size(self, args: bytes) -> int:
-        """Return the bytes in the Kineto arguments of a memcpy or memset, or −1 if they were not recorded."""
+        """Return the size in the Kineto arguments of a memcpy or memset in bytes, or −1 if it was not recorded."""
         return -1
 
     def args_comm(self, args: bytes, kernel: str) -> Comm:

@@ -1,6 +1,6 @@
 """The nodes of a file in file order. ET nodes and GPU events, including those without a time, precede runtime calls.
 
-Use this table only to write nodes or to follow edges. Otherwise, use `Trace.calls`, `Trace.runtime` and `Trace.gpu`."""
+Use this table only to write nodes or to follow edges. `Trace.calls`, `Trace.runtime` and `Trace.gpu` are simpler."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class Nodes(Record):
 
     @cached_property
     def span(self) -> Span:
-        """Time from the first start to the last end of timed rows, in ns. It is (0, 0) if there are no timed rows."""
+        """Time from the first start to the last end of timed rows, in ns. If no row has a time, return (0, 0)."""
         if not self.timed.any():
             return Span(0, 0)
         return Span(int(self.ts[self.timed].min()), int(self.end[self.timed].max()))
 
     @cached_property
     def stream_lane(self) -> IntColumn:
-        """A number that identifies the device and stream of each GPU event. It is −1 for all other rows."""
+        """A number for each row that identifies the device and stream of a GPU event. All other rows have −1."""
         gpu = np.flatnonzero(self.kind == GPU)
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 

@@ -62,10 +62,10 @@ _MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
 class Origin(Record):
     phase: ColumnOf[CallIndex, np.int8]  # index into `PHASES`
     forward: Positions[CallIndex, CallIndex]  # forward call of every call in the backward pass, or −1
-    through: ColumnOf[CallIndex, np.int8]  # index into `THROUGH`, the evidence for `forward`
+    through: ColumnOf[CallIndex, np.int8]  # index into `THROUGH` that shows the evidence for `forward`
     # Position in `Trace.stacks` of the innermost stack entry of the call or its forward call, −1 if there is no stack.
     entry: ColumnOf[CallIndex, np.int64]
-    module: ColumnOf[CallIndex, np.int64]  # index of the innermost module in `modules`, −1 for none
+    module: ColumnOf[CallIndex, np.int64]  # index in `modules` of the innermost module, −1 if there is none
     modules: list[tuple[str, ...]]  # paths of modules and named regions, outermost first, without "nn.Module: "
     gpu_phase: ColumnOf[GpuIndex, np.int8]  # index into `PHASES`
     gpu_entry: ColumnOf[GpuIndex, np.int64]  # same as `entry`, for GPU events
@@ -163,7 +163,7 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
 def _add_engine(
     trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
 ) -> None:
-    """Copy the forward call of a backward function to the autograd engine's call. That call has no sequence number."""
+    """Copy the forward call of a backward function to the engine's call, because it has no sequence number."""
     calls = trace.calls
     inner = np.flatnonzero(forward >= 0)
     around = nearest(calls.parent[inner], calls.parent, backward)
@@ -176,7 +176,7 @@ def _add_engine(
 
 
 def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
-    """Return forward calls for an unknown forward thread. If several threads have candidates, names must match."""
+    """Return forward calls if the forward thread is unknown. If several threads have candidates, names must match."""
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
     threads = distinct(thread[first])
     if len(threads) == 1:
@@ -240,7 +240,7 @@ def _phases(
     mark[backward] = kinds.BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = kinds.ACCUMULATION
     mark[matching(calls.name, names, _REDUCES.fullmatch)] = kinds.GRADIENT_COMMUNICATION
-    # operators have a sequence number only if autograd records them (at::GradMode), so not in the backward pass
+    # operators have a sequence number only if autograd records them (at::GradMode); backward operators have none
     differentiable = (calls.kind == OP) & ~backward & (trace.nodes.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
     again = (around >= 0) & (differentiable | (calls.kind == MODULE))
@@ -278,7 +278,7 @@ def _in_grad_mode(
     trace: Trace, backward: npt.NDArray[np.bool_], differentiable: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of the backward calls with `create_graph=True`. All operators that they call have sequence numbers.
-    A checkpoint also calls operators without sequence numbers. The last entry is for calls without a root."""
+    A checkpoint also calls operators without sequence numbers. The extra last entry is for calls without a root."""
     calls = trace.calls
     direct = (calls.parent >= 0) & ~backward & (calls.kind != ANNOTATION)
     without = np.append(matching(calls.name, trace.names, lambda name: "Checkpoint" in name), False)

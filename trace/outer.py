@@ -42,7 +42,7 @@ def lazy_names(
     package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` (PEP 562) and `__dir__` for a package. `modules` maps modules to space-separated names.
-    `guesses` maps wrong names that users try to the correct names. If it is None, errors make no suggestions."""
+    `guesses` maps wrong names that users try to the correct names. If `guesses` is None, errors make no suggestions."""
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def get(name: str) -> Any:

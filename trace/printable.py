@@ -38,7 +38,7 @@ _SPECIAL = frozenset('"$`\\!')  # A shell interprets these characters inside dou
 
 
 def shell_word(text: str) -> str:
-    """Quote a string as one shell word. If it has unprintable characters, quote it as `$'…'` for bash, zsh and ksh."""
+    """Quote a string as one shell word. Strings with unprintable characters become `$'…'` (for bash, zsh and ksh)."""
     if text.isprintable():
         readable = "'" in text and not _SPECIAL.intersection(text)
         return f'"{text}"' if readable else shlex.quote(text)
@@ -62,7 +62,7 @@ def is_formula(text: str) -> bool:
 
 
 def csv_cell(text: str) -> str:
-    """Return a CSV cell that is not run as a formula (https://owasp.org/www-community/attacks/CSV_Injection)."""
+    """Return a CSV cell that no program runs as a formula (https://owasp.org/www-community/attacks/CSV_Injection)."""
     cell = "".join(f"'{part}" if is_formula(part) else part for part in _CELL_END.split(text))
     return f"'{cell}" if cell[:1] in ("\t", "\r", "\n") else cell
 
@@ -74,7 +74,7 @@ def text_of_cell(cell: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a printable string of at most `width` characters. If it is cut, it ends with "…"."""
+    """Return a printable string of at most `width` characters. A string that was cut ends with "…"."""
     text = printable(text[: width + 1])
     return text if len(text) <= width else f"{text[: width - 1]}…"
 

@@ -30,7 +30,7 @@ def groups_in(listed: Any) -> dict[str, list[int]]:
 
 
 class EtplusSection(dict[str, Any]):
-    """The `etplus` object in the root of a file. It describes how the trace was created."""
+    """The `etplus` object in the root of a file that describes how the trace was created."""
 
     def __call__(self) -> NoReturn:  # many users first try to call `summary` as a function
         raise TypeError("summary is the section `etplus` of the file, not a function; print `analyze()`")
@@ -61,17 +61,17 @@ class RootFacts:
 
     @property
     def coverage(self) -> Mapping[str, Any]:
-        """The link report as a dict. It is empty if nothing had to be linked."""
+        """The link report as a dict, or an empty dict if nothing had to be linked."""
         return self._object("link") if self.outputs_recorded else {}
 
     @property
     def times_recorded(self) -> bool:
-        """False if times are derived from dependencies instead of recorded. In that case, waits mean nothing."""
+        """False if times are derived from dependencies instead of recorded. Derived times contain no real waits."""
         return self.summary.get(TIMES) != PREDICTED
 
     @property
     def outputs_recorded(self) -> bool:
-        """True if outputs were recorded. If not, empty outputs mean nothing. Kineto does not record outputs."""
+        """True if outputs were recorded. Kineto does not record outputs, so its empty outputs mean nothing."""
         return self.summary.get("nodes_from") != "kineto"
 
     @property
@@ -103,7 +103,7 @@ class RootFacts:
 
     @property
     def distributed_info(self) -> dict[str, Any]:
-        """Kineto's information about the job. It is empty if it was not recorded."""
+        """Kineto's information about the job, or an empty dict if it was not recorded."""
         info = self._object("kineto").get("distributed_info")
         return info if isinstance(info, dict) else {}
 
@@ -117,7 +117,7 @@ class RootFacts:
 
     @property
     def clock_skew_ns(self) -> int:
-        """Difference of host and device clocks, measured from waiting calls that return too early; 0 if unknown."""
+        """Difference between host and device clocks, measured from calls that return too early, or 0 if unknown."""
         dependencies = self._object("link").get("dependencies")
         skew = dependencies.get("clock_skew_ns") if isinstance(dependencies, dict) else None
         return skew if type(skew) is int and 0 <= skew <= MAX_SKEW_NS else 0

@@ -70,7 +70,7 @@ def window_text(start: str | int, end: str | int | None = None) -> str:
 
 
 def call_between(trace: Trace, name: str, number: int = 0) -> int:
-    """Return a call that matches `name`, by number (from 0). Annotations take precedence, and then exact matches."""
+    """Return a matching call, by its number (from 0). Annotations take precedence, and then exact matches."""
     calls = trace.calls
     annotations = trace.nodes.scope[calls.source] == ANNOTATION_SCOPE
     exact = np.array([text == name for text in trace.names], np.bool_)[calls.name]

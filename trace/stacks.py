@@ -28,7 +28,7 @@ PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_ST
 _WIDTH = 70
 MODULE_FRAME = "nn.Module: "
 _LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
-# These files are not the user's own code. They are generated, compiled, or part of torch or the standard library.
+# Files that are not the user's own code, because they are generated or part of torch, Triton or the standard library.
 _LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
@@ -66,7 +66,7 @@ class SourceLine(NamedTuple):
 @dataclass(frozen=True, repr=False)
 class Stacks(Record):
     """A tree of stack frames, and the stacks of nodes. Each tree entry is a frame with all its callers. A node may have
-    several stacks, because a fused kernel does the work of several lines. Its first stack is its main stack."""
+    several stacks, because a fused kernel does the work of several lines. The first stack is the main stack."""
 
     names: list[str]  # frame names such as "train.py(12): step", "nn.Module: Linear_0" or "<built-in method add …>"
     above: IntColumn  # position of the entry's caller, −1 for outermost frames; callers precede callees
@@ -95,7 +95,7 @@ class Stacks(Record):
         return evidence
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
-        """Return a mask of the nodes that have a first stack from a compiler or a graph annotation."""
+        """Return a mask of the nodes with a first stack that comes from a compiler or a graph annotation."""
         return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
 
     def entries(self, row: int) -> list[int]:
@@ -119,7 +119,7 @@ class Stacks(Record):
         return [line for line in located if line is not None]
 
     def source(self, entry: int, is_own: Callable[[str], bool] | None = None) -> SourceLine | None:
-        """Return the innermost line of a stack that is own code. If there is none, return the innermost line."""
+        """Return the innermost line of a stack in own code or, if there is no own code, its innermost line."""
         lines = self.lines(entry)[::-1]
         own = (line for line in lines if (is_own or is_own_file)(line.file))
         return next(own, lines[0]._replace(own=False) if lines else None)

@@ -44,8 +44,8 @@ class RequestSums(NamedTuple):
 
     @property
     def pairs(self) -> int | None:
-        """Number of query-key pairs in causal attention. It is Σq·k − (Σq² − Σq) / 2, because in a request with k keys,
-        the i-th of q new tokens (counted from 1) attends to k − q + i keys."""
+        """Number of query-key pairs in causal attention. The formula is Σq·k − (Σq² − Σq) / 2, because in a request
+        with k keys, the i-th of q new tokens (counted from 1) attends to k − q + i keys."""
         if self.q is None or self.qq is None or self.qk is None:
             return None
         return self.qk - (self.qq - self.q) // 2
@@ -62,7 +62,7 @@ class StepBatch(NamedTuple):
     decode: RequestSums = RequestSums()  # sums over the requests in decode
     requests: int | None = None  # number of requests in both phases
     tokens: int | None = None  # number of new tokens in both phases
-    # Number of tokens or sequences that the engine runs or captures. It exceeds `tokens` if the batch is padded.
+    # Number of tokens or sequences that the engine runs or captures. The size exceeds `tokens` if the batch is padded.
     size: int | None = None
     mode: str = ""  # forward mode in SGLang ("DECODE") or mode of a capture ("PIECEWISE"), "" if unknown
 
@@ -164,7 +164,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 class UntracedStep(NamedTuple):
     """The step time that `etplus record` measured before it started recording."""
 
-    steps: int  # number of timed steps, with an idle device before and after
+    steps: int  # number of timed steps; the device was idle before and after these steps
     step_ns: int  # mean duration of the steps
     # Median time between the ends of consecutive steps on the host.
     # A slow device increases this time only when the launch queue is full.

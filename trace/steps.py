@@ -95,7 +95,7 @@ class Steps(Suggests, Sequence[Step]):
         return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
-        """Return the latest step that encloses each time in ns, or −1. Steps on the same thread take precedence."""
+        """Return the step that encloses each time (ns) and began last, or −1. Steps on the same thread win."""
         step_of_time = enclosing(self.start, self.end, ts)
         own = dict(grouped(self.thread))
         if thread is None or len(own) < 2:
@@ -135,7 +135,7 @@ class Steps(Suggests, Sequence[Step]):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Phase of each step of a serving engine. It is () for other programs."""
+        """Phase of each step of a serving engine, or () for other programs."""
         return tuple(batch.phase for batch in self.batches)
 
     def of_phase(self, phase: str) -> tuple[Step, ...]:
@@ -164,7 +164,7 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
 
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
-    """Return the latest span that encloses each time, or −1. The spans must be in order of start."""
+    """Return the span that encloses each time and began last, or −1. The spans must be in order of start."""
     if np.any(np.diff(end) < 0):  # some spans lie inside others
         start, end, owner = _innermost(start, end)
     else:

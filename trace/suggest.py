@@ -1,4 +1,4 @@
-"""Error messages for missing attributes. They suggest the attribute that the user probably meant."""
+"""Create errors for missing attributes that suggest the attribute that the user probably meant."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
 
 
 class Suggests:
-    """Base class of public objects. If an attribute is missing, the error suggests similar names or `guesses`."""
+    """Base class of public objects. The error for a missing attribute suggests similar names or `guesses`."""
 
     guesses: ClassVar[Mapping[str, str]] = {}
     _repr_html_ = as_html
@@ -83,7 +83,7 @@ class Suggests:
     if not TYPE_CHECKING:  # type checkers already know the attributes
 
         def __getattr__(self, name: str) -> Any:
-            if hasattr(type(self), name):  # a property raised AttributeError: evaluate it again to raise its error
+            if hasattr(type(self), name):  # a property raised AttributeError, so raise it again
                 return object.__getattribute__(self, name)
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

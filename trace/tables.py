@@ -95,7 +95,7 @@ class GpuEvents(_Table):
     stream: ColumnOf[GpuIndex, np.int64]  # stream number, −1 if unknown
     call: Positions[GpuIndex, CallIndex]  # position of the operator that launched the event, −1 if unknown
     runtime: Positions[GpuIndex, RuntimeIndex]  # position of the runtime call that launched the event, −1 if unknown
-    # Index into `UNATTACHED_REASONS`, the reason why `call` is unknown. It is 0 if the call is known.
+    # Index into `UNATTACHED_REASONS` that shows why `call` is unknown. The index is 0 if the call is known.
     reason: ColumnOf[GpuIndex, np.int8]
     bytes: ColumnOf[GpuIndex, np.int64]  # size of a memcpy or memset in bytes, −1 if not recorded
     comm: dict[int, Comm]  # maps positions of GPU events to their communications
@@ -195,7 +195,7 @@ class MemoryEvents(Record):
     device_type: IntColumn  # type of the device, a value of c10::DeviceType
     device: IntColumn  # device number, −1 for the CPU
     row: Positions[Any, Row]  # node of the innermost linked operator around the event, −1 if there is none
-    kineto_event: IntColumn  # index in the Kineto trace's `traceEvents`
+    kineto_event: IntColumn  # index in `traceEvents` of the Kineto trace
 
     def __len__(self) -> int:
         return len(self.ts)

@@ -111,13 +111,13 @@ class Signature(Record):
 
     @cached_property
     def dtype(self) -> str:
-        """Dtype of the first floating-point tensor. If there is none, dtype of the first tensor. "" if unknown."""
+        """Dtype of the first floating-point tensor or, if there is none, of the first tensor. "" if it is unknown."""
         dtypes = [tensor.dtype for tensor in self.tensors if tensor.dtype]
         return next((d for d in dtypes if "float" in d), dtypes[0] if dtypes else "")
 
 
 def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]:
-    """Cache, in the signature, the results of a function that takes an operator's name and a signature."""
+    """Cache the results of a function of an operator's name and signature. The cache is part of the signature."""
 
     @wraps(find)
     def found(name: str, signature: Signature) -> _T:
@@ -154,7 +154,7 @@ class TensorUses(NamedTuple):
         return self.devices[int(self.device_code[tensor])]
 
     def of(self, which: IntColumn) -> TensorUses:
-        """Return the tensor uses of the nodes at the positions `which`. These nodes are renumbered from 0."""
+        """Return the tensor uses of the nodes at the positions `which`. The nodes are renumbered from 0."""
         uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
         first, size = (np.cumsum(uses) - uses)[which], uses[which]
         at = joined_ranges(first, size)

@@ -87,7 +87,7 @@ def in_ms(ns: float) -> str:
 
 
 def in_short(ns: float) -> str:
-    """Format a time with three significant digits and a unit: "218 ms", "4.7 µs"."""
+    """Format a time with up to three digits and a unit, such as "218 ms" or "4.7 µs"."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(ns) >= scale:
             value = ns / scale
@@ -116,7 +116,7 @@ def first_clause(text: str, room: int) -> str:
 
 
 def fitting(line: str, files: str, width: int, stand_in: str = "FILE") -> str:
-    """Insert file names into a line with a command. If they do not fit, insert `stand_in` instead."""
+    """Insert file names into a line with a command. If the line becomes too long, insert `stand_in` instead."""
     text = printable(line.format(files))
     return text if len(text) <= width else line.format(stand_in)
 

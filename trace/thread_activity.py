@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .columns import IntColumn, distinct, run_starts
 
-# Each pause is compared only with the threads that finished work last, at most this many.
+# A pause is compared with at most this many threads, starting with the one that finished work last.
 # Without this limit, n pauses on n threads would take n² steps.
 MOST_RECENT = 16
 
@@ -22,7 +22,7 @@ def recently_finished(
     finished during the pause. A pause of the thread `of` lasts from `since` to `until` (ns)."""
     count = len(end)
     time = np.concatenate([end, until])
-    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread, in order of finishing
+    latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # threads in order of their last work
     ends, threads, starts, own = end.tolist(), thread.tolist(), since.tolist(), of.tolist()
     pauses: list[int] = []
     work: list[int] = []
@@ -71,7 +71,7 @@ class BusyTime:
 
 
 def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
-    """Return the running maximum of the values. It restarts at every entry where `first` is True."""
+    """Return the running maximum of the values. The maximum restarts where `first` is True."""
     if not len(values):
         return values
     group: IntColumn = np.cumsum(first)

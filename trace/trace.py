@@ -95,7 +95,7 @@ class Trace(RootFacts, Library):
         return self.with_(summary={**self.summary, "kineto": {**kineto, "clock_offset_ns": offset_ns}})
 
     def once(self, derive: Callable[[Trace], _Derived]) -> _Derived:
-        """Return the cached result of `derive(self)`. It is computed on the first call."""
+        """Return `derive(self)`. The result is computed on the first call and then cached."""
         derived: dict[Callable[[Trace], _Derived], _Derived] = vars(self).setdefault("_derived", {})
         if derive not in derived:
             derived[derive] = derive(self)
@@ -108,7 +108,7 @@ class Trace(RootFacts, Library):
         return self.name_at(self.nodes.name[row])
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Yield the JSON objects of these rows. Their values are not decoded."""
+        """Yield the JSON objects of these rows with undecoded values."""
         return self.texts.records(rows)
 
     def edges_of(self, *kinds: str) -> IntColumn:

@@ -64,7 +64,7 @@ class View(Suggests, Generic[Index]):
 
     @property
     def phase(self) -> str:
-        """One of `trace.kinds.PHASES`, such as "forward" or "optimizer". It is "" if the phase is unknown."""
+        """One of `trace.kinds.PHASES`, such as "forward" or "optimizer". An unknown phase is ""."""
         return PHASES[self._origin()[0]]
 
     @property
@@ -106,7 +106,7 @@ class View(Suggests, Generic[Index]):
 
 
 class Op(View[CallIndex], CalledWith):
-    """A call on the host. It is an operator, an annotation, or a module's forward.
+    """A call on the host, such as an operator, an annotation, or a module's forward.
 
     Example:
         >>> op = trace.ops.named("aten::addmm")[0]
@@ -144,7 +144,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def parent(self) -> Op | None:
-        """The caller; None for an outermost call."""
+        """The caller, or None for an outermost call."""
         above = CallIndex(int(self.trace.calls.parent[self.index]))
         return Op(self.trace, above) if above >= 0 else None
 
@@ -233,7 +233,7 @@ class DeviceEvent(View[GpuIndex]):
 
     @property
     def counterpart(self) -> DeviceEvent | None:
-        """The event that repeats this event later (inferred). None unless this event was launched before the trace."""
+        """The event that repeats this event later (inferred). Only events launched before the trace have one."""
         found = int(self.trace.counterpart[self.index])
         return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
 
@@ -365,7 +365,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         raise NotImplementedError
 
     def named(self: Rows, name: str) -> Rows:
-        """Return the rows with this name. If there are none, the `repr` of the result suggests similar names."""
+        """Return the rows with this name. The `repr` of an empty result suggests similar names."""
         rows = self._where(name.__eq__)
         rows._sought = None if len(rows) else (self, name)
         return rows
