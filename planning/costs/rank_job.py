@@ -227,7 +227,7 @@ class RankJob:
 
     @cached_property
     def ends(self) -> tuple[list[float], list[float]]:
-        """GPU event times in ns at both ends of their joint interval; for collectives, see `waiting`."""
+        """GPU event times in ns at both ends of their joint interval; `waiting` covers the waits in collectives."""
         source = self.trace.gpu.source
         counted = (source >= 0) & (self.of_row[source] >= 0) & ~self.trace.is_comm
         return drawn_in(self.pricing, np.flatnonzero(counted).tolist())

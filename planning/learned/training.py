@@ -187,7 +187,7 @@ class GraphNet(nn.Module):
         self.offset = nn.Parameter(torch.tensor(8.0))
 
     def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Return log times (ns) of nodes (n) and of graphs (g)."""
+        """Return the log times (in ns) of the n nodes and of the g graphs."""
         first = self.encode(torch.cat([batch.feat, self.opcode(batch.opcode)], dim=1))
         state = first
         for linear, layer in zip(self.layers, batch.layers, strict=True):

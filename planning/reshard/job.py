@@ -130,7 +130,7 @@ class Resharded:
 
     @cached_property
     def not_derived(self) -> tuple[NotDerived, ...]:
-        """The known gaps: operators with unknown sizes, parts that are not sharded, unknown communication."""
+        """Known gaps of the derivation: operators with unknown sizes, unsharded parts, and unknown communication."""
         return not_derived(self.derivation)
 
     @cached_property

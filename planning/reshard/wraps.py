@@ -87,7 +87,7 @@ def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int,
 
 
 def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
-    """Return rows of gradient sums that autograd computes in place only with FSDP, or only without FSDP.
+    """Return the rows of gradient sums that autograd computes in place either only with FSDP or only without FSDP.
 
     If several units use the same activation, each FSDP unit first sums the gradients of its own calls. Then the sums of
     the units are added, and the first of these additions is not in place.
