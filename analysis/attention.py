@@ -115,9 +115,9 @@ class Attention:
     def _packed_pairs(self, signature: Signature, batch: int, queries: int, keys: int) -> int | None:
         """Return the number of query-key pairs, summed over all packed sequences; None if unknown.
 
-        The trace records only the sum and the maximum of the lengths. These are enough if all sequences have the same
-        length. Without a mask, they are also enough if all queries, or all keys, have the same length.
-        """
+        The trace records only the sum and the maximum of the lengths. The sum and the maximum are enough if all
+        sequences have the same length. If there is no mask, it is enough that all queries, or all keys, have the same
+        length."""
         longest: list[int] = [int(signature.inputs[self.packed + i].value) for i in (2, 3)]
         if batch == 1:
             return self._pairs(signature, queries, keys)

@@ -40,7 +40,7 @@ class BandwidthRow(Row):
 
     @derived("bytes/s", "bytes/s")
     def bytes_per_second(self) -> float | None:
-        """Sum of the recorded sizes divided by the sum of their durations."""
+        """Sum of the recorded sizes divided by the sum of the copy durations."""
         return per_second(self.bytes, self.total_ns)
 
 

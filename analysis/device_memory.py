@@ -181,7 +181,7 @@ class DeviceMemory(Row):
 
 
 def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) -> Records[DeviceMemory]:
-    """Return the memory per device, largest peak first. Pass `storages` if you have already computed them."""
+    """Return the memory per device, largest peak first. Pass `storages` to avoid computing them again."""
     if len(trace.memory):
         memories = _from_events(trace)
     else:

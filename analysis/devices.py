@@ -18,7 +18,7 @@ from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 
 _GB = 1e9
-# Default ratio of cache bandwidth to memory bandwidth. It is 3.2 to 3.6 on V100 and 2.5 to 4 on later devices.
+# Default ratio of cache bandwidth to memory bandwidth. The ratio is 3.2 to 3.6 on V100 and 2.5 to 4 on later devices.
 _CACHE_SPEED = 3.0
 # Drivers report these placeholder names for unnamed devices.
 _NO_NAMES = frozenset(

@@ -56,7 +56,7 @@ class Work:
     its GEMMs. The events' work always adds up to the work of their operator."""
 
     flops: IntColumn  # −1 if the FLOPs are unknown, or if they are assigned to another kernel of the operator
-    bytes: IntColumn  # −1 in the same cases as `flops`; a lower bound if the bytes depend on unrecorded data
+    bytes: IntColumn  # −1 if unknown or assigned to another kernel; a lower bound if they depend on unrecorded data
     most_bytes: IntColumn  # upper bound of `bytes`
     dtype: npt.NDArray[np.int32]  # index into `dtypes`; the dtype selects the peak FLOP/s; 0 ("") if unknown
     dtypes: list[str]
@@ -87,8 +87,8 @@ def work_of_events(trace: Trace) -> Work:
     """Return FLOPs, bytes and dtypes of all GPU events.
 
     An event gets the FLOPs of the innermost enclosing operator that has known FLOPs, such as `mm` inside `matmul`
-    inside `linear`. It also gets the bytes of this operator, unless a nested operator with known bytes launched the
-    event."""
+    inside `linear`. An event also gets the bytes of that operator, unless a nested operator with known bytes launched
+    the event."""
     gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     of_data = _WorkOfData(trace)
     count, size = _of_calls(trace, of_data)

@@ -1,9 +1,9 @@
 """FLOPs and bytes of operators, computed from the shapes of a call by rules in one table.
 
 A multiply-add is counted as two operations. FLOPs of GEMMs, convolutions and attention match
-`torch.utils.flop_counter`, except where torch is wrong. It counts the weight gradient of a grouped convolution once per
-group. It uses a wrong argument order for `cudnn_convolution` and `_slow_conv2d_forward`. For `_flash_attention_forward`
-and related operators, it ignores that the tensors are (batch, sequence, head, dimension).
+`torch.utils.flop_counter`, except where torch is wrong. Torch counts the weight gradient of a grouped convolution once
+per group. Torch uses a wrong argument order for `cudnn_convolution` and `_slow_conv2d_forward`. For
+`_flash_attention_forward` and related operators, torch ignores that the tensors are (batch, sequence, head, dimension).
 
 Elementwise operators and reductions have one FLOP per element (`element_flops`); torch does not count them.
 """

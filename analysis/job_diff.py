@@ -41,7 +41,7 @@ class PartTotals:
 
 @dataclass(frozen=True)
 class ComparedRank:
-    """Summary of one rank for comparing two jobs. It takes only a few KB, even if the trace is large."""
+    """Summary of one rank for comparing two jobs. The summary takes only a few KB, even for a large trace."""
 
     devices: str  # names of the devices of this rank
     iterations: int
@@ -128,7 +128,7 @@ class JobDiffRow(DiffRow):
 
 @dataclass(frozen=True)
 class JobDifference(Difference):
-    """Comparison of two jobs. It covers only the ranks that occur in both jobs.
+    """Comparison of two jobs. The comparison covers only the ranks that occur in both jobs.
 
     Times and counts are sums over these ranks, per iteration if iterations are compared. `latency_a` and `latency_b`
     are the latencies of the slowest rank in each job. Ranks are sorted by change, greatest first.

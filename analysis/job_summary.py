@@ -105,7 +105,7 @@ class NamedTotals:
 
 @dataclass(frozen=True)
 class RankContribution:
-    """Summary of one rank for the tables of its job. It takes only a few KB, even if the trace is large."""
+    """Summary of one rank for the tables of its job. The summary takes only a few KB, even for a large trace."""
 
     numbers: RankNumbers
     kernels: NamedTotals

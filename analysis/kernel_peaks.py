@@ -83,7 +83,7 @@ class KernelRow(WithMean, Row):
 
     @derived("flop/byte", certainty=INFERRED)
     def intensity(self) -> float | None:
-        """FLOPs per byte moved. This is an upper bound if `bytes` is a lower bound."""
+        """FLOPs per byte moved. The ratio is an upper bound if `bytes` is a lower bound."""
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
 
 
@@ -132,7 +132,7 @@ def kernel_table(
         number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
-        # Leave out the FLOPs of elementwise kernels if the peak is unknown. Otherwise, memory could not be the limit.
+        # If the peak is unknown, leave out the FLOPs of elementwise kernels, so that memory can be the limit.
         bounds = against_peaks(device, peak, done[row] if peak else products[row], moved[row], passed[row])
         kernel = number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row]
         (flops, flops_ns), (size, size_ns) = done[row], moved[row]
@@ -264,8 +264,8 @@ def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str,
 def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> IntColumn:
     """Return the minimum time (ns) that every GPU event needs at the peak FLOP/s and at the peak bandwidth.
 
-    The minimum never exceeds the event's duration. It is −1 for cached data, for copies over a bus, and if the FLOPs,
-    the bytes or the peak are unknown."""
+    The minimum never exceeds the event's duration. The minimum is −1 for cached data, for copies over a bus, and if the
+    FLOPs, the bytes or the peak are unknown."""
     work, devices = work or work_of_events(trace), find_devices(trace) if devices is None else devices
     gpu, bounds = trace.gpu, np.full(len(trace.gpu), -1, np.int64)
     in_memory = from_memory(trace, work.bytes, devices) & ~trace.is_copy

@@ -94,7 +94,7 @@ class QueueLength(Suggests):
 
 
 class QueueUse(Row):
-    """The launch queue of one stream, observed from its first launch to the start of its last event."""
+    """The launch queue of one stream, from the first launch to the start of the last event."""
 
     device: int = column("number", "Device number.")
     stream: int = column("number", "Stream number.")

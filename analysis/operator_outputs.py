@@ -29,7 +29,7 @@ NORMALIZATIONS = (
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
-# These operators pad or interpolate. The size of their output is known only if the trace records it.
+# These operators pad or interpolate. Their output size is unknown unless the trace records it.
 RESIZED = (
     "replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d upsample_nearest1d"
     " upsample_nearest2d upsample_nearest3d upsample_bilinear2d"

@@ -147,7 +147,7 @@ class Case:
 
     @cached_property
     def all_bounds(self) -> tuple[IntColumn, ...]:
-        """One `event_bounds` result per rank, in ns per event of `analyses[rank].trace.gpu`."""
+        """The `event_bounds` of every rank: the minimum ns of every event in `analyses[rank].trace.gpu`."""
         return tuple(event_bounds(of.trace, of.work, of.devices) for of in self.analyses)
 
     @property

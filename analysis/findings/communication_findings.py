@@ -76,7 +76,7 @@ def _parts(times: TimesOfJob) -> list[_CollectivesOfGroup]:
 
 
 class ExposedCommunication:
-    """Collectives that compute does not overlap, although the rank has enough independent compute to hide them."""
+    """Collectives that do not overlap with compute, although the rank has enough independent compute to hide them."""
 
     id = "exposed-communication"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .case import Case
 
 _REACH = 8  # maximum number of items between softmax and a GEMM: enough for scale, mask, cast, dropout and copies
-# Maximum number of attention sizes to replay, because each size needs its own pass over the replay edges.
+# Maximum number of attention sizes to replay. Each size needs its own pass over the replay edges.
 _CLASSES = 8
 # Number of queries and of keys in a tile of a fused kernel. Partial and full tiles take the same time.
 _TILE = 64

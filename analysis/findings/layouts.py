@@ -156,7 +156,7 @@ def _outer_name(items: WorkItems, item: int) -> str:
 
 
 class Recomputation(OfWorstRank):
-    """Forward operators that the backward pass runs again (activation checkpointing), although memory would suffice.
+    """Forward operators that the backward pass runs again (activation checkpointing), although enough memory is free.
 
     The gain assumes that nothing is recomputed. Selective recomputation gains less.
     """

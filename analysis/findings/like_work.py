@@ -28,7 +28,7 @@ _CACHED_BYTES = 64 << 20  # If the cache size is unknown, smaller transfers are 
 
 
 _BEST = 80  # The best rate is this percentile instead of the maximum, because caches may speed up individual events.
-# Maximum number of shapes to replay, longest first. Each shape costs a pass over the replay edges.
+# Maximum number of shapes to replay, longest first. Each shape needs its own pass over the replay edges.
 _REPLAYED = 16
 _LEAST_SLOW = 3  # Minimum number of slow events per shape, because a single event may be slow by chance.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     pass
 
 # These calls reserve or release driver memory.
-# All of them except `cudaMallocAsync` wait for the device or take the lock of the driver.
+# All these calls except `cudaMallocAsync` wait for the device or take the driver lock.
 _ALLOCATES = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
     r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"

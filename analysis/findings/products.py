@@ -34,7 +34,7 @@ _REACHED = (0.35, 0.55, 0.8)
 _LEAST_NS = 10_000
 # Minimum duration of a kernel.
 _LAUNCH_NS = 3_000
-# Maximum number of GEMM sizes to replay, longest first. Each size costs a pass over the replay edges.
+# Maximum number of GEMM sizes to replay, longest first. Each size needs its own pass over the replay edges.
 _REPLAYED = 16
 # Minimum FLOPs per GEMM if no peak is known. Smaller GEMMs may be memory-bound.
 _LARGE_FLOPS = 10**9
@@ -62,7 +62,7 @@ class ProductGroup:
     bound_ns: int
     # Share of the peak FLOP/s that the GEMMs reach; None if unknown.
     flops_share: float | None
-    # True if no peak is known. Then the fastest GEMM in the trace is assumed to reach `_REACHED` of its bound.
+    # True if no peak is known. In this case, the fastest GEMM in the trace is assumed to reach `_REACHED` of its bound.
     compared: bool = False
 
     @property

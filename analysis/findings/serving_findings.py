@@ -26,7 +26,7 @@ PADDED = 0.1
 # Minimum idle share of the time from the first to the last GPU event of steps with graphs.
 # If an engine prepares the next step while the device works, the idle share stays lower.
 GAPS = 0.1
-KNOWN = 0.8  # minimum share of the decode time that needs a known bound for a meaningful roofline
+KNOWN = 0.8  # minimum share of the decode time with a known bound, for a meaningful roofline
 FAR = 0.4  # Decode below this share of the roofline is slow. Paged attention and small kernels never reach the peak.
 REACHED = 0.7  # Well-tuned decode with large batches reaches this share, so the replay scales the kernels to it.
 _GRAPH_LAUNCH = re.compile("GraphLaunch")

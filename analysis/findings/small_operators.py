@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Minimum number of rounds of a loop. Loops with fewer rounds are often the layers of a model.
 _LEAST_ROUNDS = 8
-# Maximum number of loops to replay, longest first. Each loop costs a pass over the graph.
+# Maximum number of loops to replay, longest first. Each loop needs its own pass over the graph.
 _MOST_WINDOWS = 16
 # Maximum number of operators per round.
 _MOST_PERIOD = 4

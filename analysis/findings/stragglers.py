@@ -62,7 +62,7 @@ class _LongerOnRank(NamedTuple):
 
 
 class Straggler:
-    """A rank that joins collectives last, although it does the same work as other ranks."""
+    """A rank that joins collectives last although it does the same work as other ranks."""
 
     id = "straggler"
     has_other_work = False
