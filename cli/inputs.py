@@ -220,7 +220,7 @@ def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int 
     from ..jobs.job import Job  # This import is slow.
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
-    if own or part:  # Otherwise, columns are returned as stored.
+    if own or part:  # Without these options, columns are read as stored.
         job = job.choosing(partial(chosen_part, own=own, part=part))
     engine = engine_for(arguments, traces or len(inputs))
     return job if engine is None else job.on(engine=engine)

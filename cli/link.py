@@ -215,7 +215,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
 def _write(linked: Trace, output: str, jobs: int) -> None:
     columns = output.endswith(".parquet")
     if columns or output.endswith((".et", ".et.gz")):
-        from ..converters.conversion import convert  # Importing the linker would take less time than this.
+        from ..converters.conversion import convert  # This import takes longer than importing the linker.
 
         convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
     else:

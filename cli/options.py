@@ -166,7 +166,7 @@ def add_provenance(parser: argparse._ActionsContainer) -> None:
 
 
 def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
-    """Read the captures of --graph-capture. Return a function that links a trace to them."""
+    """Read the captures of --graph-capture. Return a function that links a trace to these captures."""
     if not getattr(arguments, "graph_capture", ()):
         return lambda trace: trace
     # This import is slow, and few runs need it.

@@ -61,7 +61,7 @@ def one_or_all(numbers: list[Any]) -> Any:
 def write_tables(
     arguments: argparse.Namespace, screen: str, numbers: Any, full: Callable[[], str] | None = None
 ) -> None:
-    """Print or write what the options of `add_tables` request: the screen, all tables, or the numbers as JSON."""
+    """Print or write what the options of `add_tables` request: the screen or all tables, and possibly JSON."""
     write_json(arguments.json, numbers)
     to_file = arguments.output not in (None, _STDOUT)
     if to_file or arguments.full:

@@ -248,7 +248,7 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
                 found[name].common = getattr(command, "COMMON", "").split()
             except ModuleNotFoundError as error:
                 if prepared is not None or not missing_part(error):
-                    raise  # Otherwise, the parser only lists the commands and needs none of their options.
+                    raise  # A parser that only lists the commands does not need their options.
             add_log_level(found[name])
     return root, found
 

@@ -245,7 +245,7 @@ def record(
         wait, warmup, active: number of iterations to skip first, to warm up the profiler, and to record.
         activities: `torch.profiler.ProfilerActivity` values. None records CPU and CUDA, with synchronizations.
         record_shapes, with_stack, profile_memory: the same as in `torch.profiler.profile`.
-        all_threads: make Kineto record all threads, if it can. The Execution Trace always has all threads.
+        all_threads: make Kineto record all threads, as the Execution Trace always does.
         link: if False, no ET+ file is written.
         compress: if False, the files are not gzipped.
         graphs: also record the work before the first ``step()`` to ``rank-0.graphs.…``, and link replays of the CUDA or

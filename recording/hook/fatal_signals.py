@@ -21,11 +21,11 @@ _FATAL = ("SIGTERM", "SIGHUP")
 
 
 class FatalSignals:
-    """From `watch` to `unwatch`, handles fatal signals that the program does not handle itself. Python runs signal
-    handlers only on the main thread, between two instructions. If it is in a call that never returns (such as a
-    collective after its peers are gone), no handler runs. Another thread therefore ends the process after
-    `GRACE_SECONDS`. On the main thread, `save` receives the signal and writes the traces. `lost` receives the signal if
-    they were not written in time."""
+    """Between `watch` and `unwatch`, this object handles fatal signals that the program does not handle itself. Python
+    runs signal handlers only on the main thread, between two instructions. If this thread is in a call that never
+    returns (such as a collective after its peers are gone), no handler runs. Another thread therefore ends the process
+    after `GRACE_SECONDS`. On the main thread, `save` receives the signal and writes the traces. `lost` receives the
+    signal if they were not written in time."""
 
     def __init__(self, save: Callable[[int], None], lost: Callable[[int], None]) -> None:
         self._save, self._lost = save, lost

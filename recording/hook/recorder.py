@@ -1,9 +1,9 @@
 """Count the steps of the program around this code, and record a window of steps with both of PyTorch's observers.
 
-The plan is a JSON object. `folder` is the folder for the output files. Either `steps` or `seconds` is the window, as a
-pair [first, last]. The optional `otherwise` is a pair of seconds. This window is recorded if no step has run when it
-begins. Each process writes `PID.et.json` and `PID.kineto.json` (`PID.time.…` for the window `otherwise`), and reports
-its progress in `PID.status.json`. The recorder never prints anything and never raises errors in the program."""
+The plan is a JSON object. `folder` is the folder for the output files. The window is a pair [first, last], given as
+either `steps` or `seconds`. The optional `otherwise` is a pair of seconds. This window is recorded if no step has run
+when it begins. Each process writes `PID.et.json` and `PID.kineto.json` (`PID.time.…` for the window `otherwise`), and
+reports its progress in `PID.status.json`. The recorder never prints anything and never raises errors in the program."""
 
 from __future__ import annotations
 
