@@ -33,7 +33,7 @@ def check_range(file: str, node: Node) -> None:
 
 
 def check_ids(file: str, block: Sequence[Encoded]) -> None:
-    """Refuse duplicate ids in a block. This check happens during reading, because a malicious file may never end."""
+    """Refuse duplicate ids in a block. Blocks are checked while they are read, as a malicious file may never end."""
     if len({node.id for node, _ in block}) < len(block):
         number, count = Counter(node.id for node, _ in block).most_common(1)[0]
         raise TraceFormatError(file, f"node {number}", f"{count} nodes have this id", CHECK)

@@ -60,7 +60,7 @@ _decode = msgspec.json.Decoder(_NodeArgs).decode
 
 
 def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
-    """Return the possible graph node ids of a GPU event. Also return the annotation in the event's arguments, or None.
+    """Return the possible graph node ids of a GPU event, and the annotation in the event's arguments or None.
 
     Kineto writes the whole id. PyTorch's own exporter (2.14) writes the lower half of the id and a separate graph id.
     """

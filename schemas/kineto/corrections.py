@@ -2,8 +2,8 @@
 
 Cuspy (torch/profiler/_cuspy) gives all copies the same name; their arguments contain the kind of copy. Cuspy writes
 dependencies between nodes of a CUDA graph as "ac2g" flows with ids from 2**40 on. A graph node may run on a stream
-other than `original_stream`. ROCm files may lack `correlation`. In such files, the `External id` of a launch and of its
-GPU work is the id of their "ac2g" flow, and the process and thread of a GPU event are its device and stream.
+other than `original_stream`. ROCm files may lack `correlation`. Without `correlation`, the `External id` of a launch
+and of its GPU work is the id of their "ac2g" flow, and the process and thread of a GPU event are its device and stream.
 """
 
 from __future__ import annotations

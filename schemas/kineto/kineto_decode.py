@@ -127,7 +127,7 @@ def read_events(blocks: Iterable[Block], *, modules: bool, invalid: Callable[[st
 
 
 def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> bool:
-    """Add events to `columns` if they have PyTorch's format since 2024. Otherwise, add nothing and return False."""
+    """Add events to `columns` if they have PyTorch's format since 2024. If they have another format, return False."""
     try:
         decoded: list[Any] = _decode_plain(array)
     except msgspec.ValidationError:

@@ -1,7 +1,7 @@
 """Convert events from PyTorch 1.8 to 1.12 and from other writers to PyTorch's current format.
 
 - PyTorch 1.8 to 1.12 writes categories such as "Operator" and "Kernel", threads as strings ("stream 7") and id names in
-  lower case. These versions record profiler annotations as operators (libkineto/src/output_json.cpp of 2021).
+  lower case. PyTorch 1.8 to 1.12 records profiler annotations as operators (libkineto/src/output_json.cpp of 2021).
 - Some writers use begin and end events (phases "B" and "E") instead of one event with a duration.
 - Some writers store times as strings.
 - PyTorch's profiler before Kineto writes no categories, and its processes are "CPU functions" and "CUDA functions".
@@ -87,7 +87,7 @@ def modern_header(header: Fields) -> Fields:
 
 
 def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
-    """Convert events to the current format, in the same order. Also return how many begin events have an end."""
+    """Convert events to the current format, in the same order, and count the begin events that have an end."""
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
         phase = _phase(text)

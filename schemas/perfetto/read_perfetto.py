@@ -267,8 +267,8 @@ def ends_of_slices(begins: npt.NDArray[np.bool_], track: IntColumn, ts: IntColum
     """Return the index of each slice's end event; −1 if the slice does not end.
 
     Slices on a track nest, so an end event closes the slice that began last (TrackEvent in Perfetto's documentation).
-    However, PyTorch writes the begin events of many slices first, and then their end events in the same order. In that
-    case, begin and end events are matched by position, even if rounded times overlap.
+    However, PyTorch writes the begin events of many slices first, and then their end events in the same order. Events
+    in this order are matched by position, even if rounded times overlap.
 
     `begins` is a mask of the begin events, in file order. `track` and `ts` (ns) have one entry per event.
     """

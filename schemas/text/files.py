@@ -170,7 +170,7 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
     from tqdm import tqdm
 
     class Shown(tqdm):  # type: ignore[type-arg]
-        """A bar without tqdm's monitor thread. This thread would outlive the bar and make forking unsafe."""
+        """A bar without tqdm's monitor thread, because the thread would outlive the bar and make forking unsafe."""
 
         monitor_interval = 0
 

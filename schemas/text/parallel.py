@@ -71,7 +71,7 @@ def local_pool(
     context.Process = lambda *, target, args: start(target=_without_traceback, args=(target, args))
     ended, alive = context.Pipe(duplex=False)
     with ended, alive:
-        with _safe_path():  # This may start Python's resource tracker process.
+        with _safe_path():  # Creating the pool may start Python's resource tracker process.
             pool = ProcessPoolExecutor(workers, context, _set_up, (ended, alive, setup, arguments))
         try:
             with _signals_held_back():

@@ -90,7 +90,7 @@ def damage_of(*traces: Any) -> tuple[str, ...]:
 
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
-    """Turn a broken document into a valid one. This takes linear time and twice the document's memory."""
+    """Turn a broken document into a valid one, in linear time and with twice the document's memory."""
     begin, body = max(data.find(b"{"), 0), None
     try:
         body = begin + opening(data[begin:], records_key)
@@ -370,7 +370,7 @@ class Document:
 def read_tolerantly(
     blob: Blob[Text], key: str, read: Callable[[Document], T], *, strict: bool, progress: bool = False
 ) -> T:
-    """Run a reader on a file without recovery. If it raises an error in UNREADABLE, run it on the recovered text."""
+    """Run a reader on a file without recovery; after an error in UNREADABLE, run the reader on the recovered text."""
     expected = _KINDS[key][0]
     losses: tuple[Loss, ...] = ()
     if blob.broken_at is not None:

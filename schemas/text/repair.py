@@ -1,8 +1,8 @@
 """Repair a broken JSON object, using the layout of trace writers to find the end of broken strings.
 
-PyTorch's Execution Trace writer and Kineto do not escape names. In such files, a quote ends a string only before a
-comma and a known key, or before the record's closing bracket. The code does not recurse. Each attempt reads the text
-once.
+PyTorch's Execution Trace writer and Kineto do not escape names. In files with unescaped names, a quote ends a string
+only before a comma and a known key, or before the record's closing bracket. The code does not recurse. Each attempt
+reads the text once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def is_valid(text: bytes) -> bool:
     """Return True if the text is a comma-separated list of objects that all strict JSON decoders accept."""
     try:
         orjson.loads(b"[" + text + b"]")
-        _skim(b"[" + text + b"]")  # This refuses values that are not objects, and nesting that only orjson accepts.
+        _skim(b"[" + text + b"]")  # Refuse values that are not objects, and nesting that only orjson accepts.
     except (orjson.JSONDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
@@ -363,7 +363,7 @@ class RecordLayout:
 
     @cached_property
     def swallowed(self) -> re.Pattern[bytes]:
-        """Matches a key inside a string. Such a key shows that the string really ends earlier."""
+        """Matches a key inside a string, because such a key shows that the string really ends earlier."""
         return re.compile(rb'\b(%b)"\s*:' % self.any_key) if self.keys else _NEVER
 
 

@@ -136,7 +136,7 @@ class _Remote:
         return f"{self.root}/{name}"
 
     def mark(self, name: str) -> list[Any] | None:
-        """Return the file's size, and its ETag or modification time. This does not download the file."""
+        """Return the file's size, and its ETag or modification time, without downloading the file."""
         system, path = self._system()
         try:
             system.invalidate_cache()
