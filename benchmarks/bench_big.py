@@ -161,7 +161,9 @@ def grow(folder: Path, sizes: list[float], runs: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2, help="number of runs; the best run is reported (default: 2)")
-    parser.add_argument("--most", type=float, default=3.0, help="millions of events in the largest pair (default: 3)")
+    parser.add_argument(
+        "--most", type=float, default=3.0, help="size of the largest pair in millions of events (default: 3)"
+    )
     parser.add_argument("--only", choices=("recorded", "repeated", "growth"), help="run only this part")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

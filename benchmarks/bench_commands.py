@@ -6,8 +6,8 @@ The inputs repeat the pair `resnet103` next to the repository (or a fixture), as
 the minimum over several alternating runs. Each run is a separate process, and its time includes startup. Below the
 tables, the benchmark prints the growth exponent of each command's CPU time between the second and the last size (1 is
 linear), the same exponents for traces with unusual shapes, and whether each goal is met. Goals in seconds are scaled by
-the time that orjson takes to load the largest pair (minified, 460 MB) without garbage collection. `_ORJSON_S` is this
-time on the day when the goals were set.
+the time that orjson takes to load the largest pair (minified, 460 MB) without garbage collection. `_ORJSON_S` is the
+time that orjson took when the goals were set.
 """
 
 from __future__ import annotations

@@ -142,7 +142,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="number of runs; the best run is reported (default: 3)")
     parser.add_argument(
-        "--more", type=int, default=MORE, help="how much larger the second pair is (default: %(default)s)"
+        "--more",
+        type=int,
+        default=MORE,
+        help="size of the second pair as a multiple of the first (default: %(default)s)",
     )
     parser.add_argument("--pair", type=Path, help="link PAIR.et.json.gz and PAIR.kineto.json.gz instead")
     parser.add_argument("--times", type=int, default=1, help="how many times to repeat the --pair input (default: 1)")

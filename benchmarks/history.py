@@ -149,7 +149,10 @@ def main() -> None:
         "--times", type=int, default=MORE, help="how many times to repeat the pair (default: %(default)s)"
     )
     parser.add_argument(
-        "--history", type=Path, default=HISTORY, help="file that stores the ratios (default: history.json here)"
+        "--history",
+        type=Path,
+        default=HISTORY,
+        help="file that stores the ratios (default: history.json next to this script)",
     )
     arguments = parser.parse_args()
     prefix, times = (arguments.pair, 1) if arguments.pair else default_pair()

@@ -162,7 +162,9 @@ def main() -> None:
     parser.add_argument("files", nargs="*")
     parser.add_argument("--only", default="", help="run only programs with this text in their names")
     parser.add_argument("--rounds", type=int, default=4, help="how many times to measure the operators of a program")
-    parser.add_argument("--pairs", type=int, default=3, help="recordings of each program and batch size per round")
+    parser.add_argument(
+        "--pairs", type=int, default=3, help="number of recordings per round, for each program and batch size"
+    )
     parser.add_argument("--count", type=int, default=100)
     arguments = parser.parse_args()
     if arguments.what != "programs" and not arguments.files:

@@ -339,9 +339,7 @@ def plain_text(tables: Sequence[Table]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--markdown", action="store_true", help="print Markdown, as in docs/reference/performance.md")
-    parser.add_argument(
-        "--into", type=Path, metavar="FILE", help=f"write the Markdown into FILE, between {BEGIN} and {END}"
-    )
+    parser.add_argument("--into", type=Path, metavar="FILE", help="update the generated Markdown tables in FILE")
     arguments = parser.parse_args()
     if not TRACES.is_dir():
         print(f"no {TRACES}: no recorded traces, so there is nothing to score")

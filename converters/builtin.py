@@ -43,7 +43,7 @@ class ChakraOptions:
         degrade: convert communications that do not match between ranks to computations instead of raising an error.
         groups: the process-group file for Chakra inputs. By default, the file in the same folder is used.
         without_times: also accept Execution Traces that were not linked. Their nodes have no durations.
-        as_prefix: name the files `<output>.<rank>.et`. By default, only several ranks get such names.
+        as_prefix: name the files `<output>.<rank>.et`. By default, this happens only for several ranks.
     """
 
     memory_nodes: bool = False

@@ -1,8 +1,8 @@
 """Copy sets of Chakra traces from other programs message by message. Change only nodes that a simulator cannot run.
 
 The copy does not use `Trace`, which would lose nodes without a start time, `num_ops` of nodes without tensors, and
-unknown attributes. Example: if node 3 waits for METADATA node 2, and node 2 for node 1, node 3 waits for node 1 in the
-copy.
+unknown attributes. Example: node 3 waits for METADATA node 2, and node 2 waits for node 1. In the copy, node 3 waits
+for node 1.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class Conversion:
         nodes: number of nodes in all written files. For "chrome", `nodes` is the number of slices.
         counts: maps descriptions of changes and losses to the number of times that they occurred.
         damage: describes damage in the input traces.
-        network: the network that a set of traces for a simulator was written for.
-        base_error: the error of the replay that computed the times in a set of traces for a simulator.
+        network: the network for which the traces of a simulation were written.
+        base_error: the error of the replay that computed the times in the traces of a simulation.
     """
 
     files: tuple[str, ...]

@@ -8,8 +8,8 @@
     }
 
 (T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim", 2010.) Operations are the edges of the replay graph, so a
-simulator on the same network predicts the same times as the replay. Every thread and stream is a `cpu`, whose
-operations never overlap. An edge between two cpus becomes a `calc` on an extra cpu. A rank has enough extra cpus that
+simulator on the same network predicts the same times as the replay. Every thread and stream is a `cpu`. Operations on
+the same cpu never overlap. An edge between two cpus becomes a `calc` on an extra cpu. A rank has enough extra cpus that
 no `calc` waits for another.
 """
 
