@@ -87,7 +87,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
-    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # the first point in the run of the point
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # first point of the run around each point
     before_head, head_of = before.tolist(), head.tolist()
     point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []

@@ -37,7 +37,7 @@ from .replay_graph import (
 )
 from .thread_edges import handoffs, host_chains, without_backend_work, without_polling
 
-# A synchronizing call itself takes this many ns. During all of its remaining duration, it waits.
+# A synchronizing call itself takes this many ns and waits during its remaining duration.
 SYNC_COST_NS = 3_000
 # A launching call that takes longer than this multiple of the median first does other work, such as module loading.
 _SLOW = 3
@@ -67,7 +67,7 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
     """
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
-    call, first = first_places(points.launcher[launched])  # a graph launch counts with its first event only
+    call, first = first_places(points.launcher[launched])  # use only the first event of a graph launch
     calls = trace.nodes.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
     duration = trace.nodes.dur[call]

@@ -279,7 +279,7 @@ def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.f
     keys, which = distinct_rows(distinct_rows(trace.nodes.name[rows])[1], of_row[rows])
     (name, iteration), counts = keys.T, np.bincount(which, minlength=len(keys))
     usual = _median_counts(name, counts, count)
-    present = np.abs(counts - usual[name]) - usual[name]  # a missing name differs by its usual count
+    present = np.abs(counts - usual[name]) - usual[name]  # names that do not occur differ by their usual count
     differs: npt.NDArray[np.float64] = np.bincount(iteration, weights=present, minlength=count) + usual.sum()
     return differs / max(float(usual.sum()), 1.0)
 

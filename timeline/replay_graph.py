@@ -216,7 +216,7 @@ _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
 
 @dataclass(frozen=True)
 class SharedTransfers:
-    """Communications on the host. They share the links of their ranks and the threads of their backend."""
+    """Host communications that share the links of their ranks and the threads of their backend."""
 
     rows: IntColumn
     links: tuple[tuple[int, ...], ...]  # link directions of every row, as in `shared_links.Links`

@@ -70,7 +70,7 @@ class _Flows:
 
     def __init__(self) -> None:
         self.links: dict[int, Links] = {}  # maps transfers that currently move data to their links
-        self.on_link: defaultdict[int, int] = defaultdict(int)  # number of such transfers by link
+        self.on_link: defaultdict[int, int] = defaultdict(int)  # maps links to numbers of moving transfers
         self.connection: dict[Links, deque[int]] = {}  # messages in order; only the first one moves data
         self.waiting: dict[int, Links] = {}
 

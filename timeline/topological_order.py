@@ -44,7 +44,7 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
 
 
 def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
-    """Return a cycle if `issue_order` did not order all nodes, or []. Its nodes wait for the previous node."""
+    """Return a cycle in which every node waits for the previous one, or [] if `issue_order` ordered all nodes."""
     left = ~mask_at(count, order)
     if not left.any():
         return []

@@ -24,7 +24,7 @@ from .constants import Constants
 from .graph_replay import Replay, replay
 from .replay_graph import HOST, ReplayGraph
 
-# These operators and autograd nodes compute nothing. Their self time consists of dispatch (0.4 µs) and recording.
+# These operators and autograd nodes compute nothing, so they only take time for dispatch (0.4 µs) and recording.
 _TRIVIAL = re.compile(
     r"aten::(?:as_strided|_?(?:unsafe_)?view|_reshape_alias|detach|alias|t|transpose|permute|resolve_conj|resolve_neg"
     r"|expand|select|slice|unsqueeze|squeeze|linear|matmul|reshape|flatten|to|item|_local_scalar_dense|lift_fresh"

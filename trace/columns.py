@@ -1,4 +1,4 @@
-"""Columns of numbers, and functions that NumPy lacks or that are slow in NumPy."""
+"""Functions for columns of numbers that NumPy lacks or that are slow in NumPy."""
 
 from __future__ import annotations
 

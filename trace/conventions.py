@@ -19,7 +19,7 @@ PROFILER_STEP = re.compile(r"ProfilerStep#(\d+)")  # `torch.profiler` puts this 
 # Names of the process and thread nodes in an ET. These nodes are not calls.
 STRUCTURAL = re.compile(r"\[pytorch\|profiler\|execution_(?:graph|trace)\|(?:process|thread)\]")
 CPU_CATEGORIES = frozenset({"cpu_op", "user_annotation"})  # the calls with these Kineto categories are nodes in an ET
-# "kernel" is used by the CUDA, ROCm, XPU and PrivateUse1 backends. On MTIA, all work has the second category.
+# CUDA, ROCm, XPU and PrivateUse1 backends use "kernel". On MTIA, all device work has the category "mtia_ccp_events".
 KERNEL_CATEGORIES = frozenset({"kernel", "mtia_ccp_events"})
 COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
 # Device activities in Kineto (ActivityType.h), according to `deviceTypeFromActivity` in PyTorch's kineto_shim.cpp.

@@ -64,7 +64,7 @@ def itemsize(dtype: str | None) -> int | None:
 
 
 def values_per_element(dtype: str) -> int:
-    """Return the number of values per tensor element. It is 2 for packed FP4, otherwise 1."""
+    """Return the number of values per tensor element (2 for packed FP4, 1 for all other dtypes)."""
     known = _known(dtype)
     return 1 if known is None else known.values
 

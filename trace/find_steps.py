@@ -228,7 +228,7 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
 
 
 def steps_of(trace: Trace) -> Steps:
-    """Return the steps of the selection, if any. If there is none, find steps by annotations or kernels."""
+    """Return the steps of the selection or, if there is no selection, find steps by annotations or kernels."""
     if trace.selection is not None:
         return trace.selection.steps
     calls = trace.calls

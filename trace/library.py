@@ -1,4 +1,4 @@
-"""The public methods of a trace, such as `analyze` and `replay`. They import outer packages only when necessary."""
+"""The public methods of a trace, such as `analyze` and `replay`. Outer packages are imported only when necessary."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def installed(part: str) -> bool:
 
 
 def outer(module: str) -> Any:
-    """Import `etplus.MODULE`, such as "analysis.counters". Raise UsageError if its part of etplus is not installed."""
+    """Import `etplus.MODULE`, such as "analysis.counters". Raise UsageError if this part is not installed."""
     require(module.partition(".")[0])
     return import_module(f"{_PRODUCT}.{module}")
 

@@ -44,7 +44,7 @@ class RootFacts:
 
     @property
     def report(self) -> LinkReport:
-        """The link report. Raise ConvertError if the file has none because a different linker wrote it."""
+        """The link report. Raise ConvertError for files from other linkers, because they contain no link report."""
         try:
             return msgspec.convert(self.summary["link"], LinkReport)
         except (KeyError, msgspec.ValidationError):
