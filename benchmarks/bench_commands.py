@@ -84,7 +84,11 @@ def measure(pair: tuple[Path, Path], times: int, runs: int, only: str) -> Costs:
         folder = Path(name)
         size = prepare(pair, times, folder)
         best: Costs = {}
-        wanted = {label: of for label, of in commands(folder).items() if not only or label in only.split(",")}
+        wanted = {
+            label: of
+            for label, of in commands(folder).items()
+            if not only or label.partition(",")[0] in only.split(",")
+        }
         for _ in range(runs):
             for label, command in wanted.items():
                 spent = cost([*command], dict(os.environ))
