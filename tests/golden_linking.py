@@ -14,7 +14,7 @@ from etplus.linker.match import METHODS
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from golden_analysis import digest, flat
-from golden_reading import SMALL, columns, plain_text
+from golden_reading import DISORDER, SMALL, columns, plain_text
 from kineto_layouts import LAYOUTS, made_job
 from made_host_jobs import HOST_JOBS
 from mutations import ARRAY, MUTATIONS
@@ -32,10 +32,6 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
     *({"match": method} for method in METHODS), *({"iteration": of} for of in ("first", "last", "0", "1", "7")),
     {"exact_match": True}, {"strict": True}, {"renumber": True}, {"data_dependencies": True}, {"annotation": "step"},
     {"rank": 1}, {"rank": 0, "whole_job": True}, {"one_of_several": True}, {"timezone": "UTC-7"},
-)  # fmt: skip
-_DISORDER = (
-    "drop_records", "shuffle", "repeat_records", "swap_names", "repeated_ids", "repeated_seq_ids", "repeated_rf_ids",
-    "no_ids", "ring", "lost_callers", "threads", "durations", "times", "repeated_numbers", "categories",
 )  # fmt: skip
 
 
@@ -79,7 +75,7 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
         case "disordered":
             texts = dict(zip(ARRAY, map(plain, SMALL), strict=True))
             for kind, text in texts.items():
-                for way in sorted(MUTATIONS[kind].keys() & set(_DISORDER)):
+                for way in sorted(MUTATIONS[kind].keys() & set(DISORDER)):
                     data = MUTATIONS[kind][way](way, text, kind, random.Random(f"linking {way}")).data
                     yield f"{kind}, {way}", _link(*(texts | {kind: data}).values())
             yield "ROCm", _link(None, LAYOUTS["ROCm"]())

@@ -44,6 +44,10 @@ DAMAGED: dict[str, Callable[[bytes], bytes]] = {
     "no colons": lambda text: text.replace(b'"name": "aten::', b'"name" : "aten\\u003a:'),
 }  # fmt: skip
 RECORDED = ("compiled/breaks", "gpu/graphs.capture", "gpu/graphs", "findings/item/before", "pairs/two_threads")
+DISORDER = (
+    "drop_records", "shuffle", "repeat_records", "swap_names", "repeated_ids", "repeated_seq_ids", "repeated_rf_ids",
+    "no_ids", "ring", "lost_callers", "threads", "durations", "times", "repeated_numbers", "categories",
+)  # fmt: skip
 CASES = ("recorded", "written", "damaged", "sets", "nsys", "layouts", "made", "mutated", "redacted")
 
 
@@ -74,8 +78,8 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
         case "mutated":
             texts = {kind: _beginning(kind, plain(path)) for kind, path in zip(ARRAY, SMALL, strict=True)}
             for kind, text in texts.items():
-                for way, change in ((way, MUTATIONS[kind][way]) for way in MUTATIONS[kind] if way != "long_names"):
-                    data = change(way, text, kind, random.Random(way)).data
+                for way in sorted(MUTATIONS[kind].keys() - {"long_names", *DISORDER}):
+                    data = MUTATIONS[kind][way](way, text, kind, random.Random(way)).data
                     yield f"{kind}, {way}", tuple((texts | {kind: data}).values())
         case "layouts":
             yield from ((layout, made()) for layout, made in LAYOUTS.items())

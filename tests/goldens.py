@@ -17,6 +17,7 @@ from pathlib import Path
 import etplus
 import golden_analysis
 import golden_converting
+import golden_costs
 import golden_linking
 import golden_reading
 import golden_timeline
@@ -28,6 +29,7 @@ from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import batch_change, parse_changes
 from etplus.planning.reshape.shapes.followed_calls import Shapes, shapes_of
 from etplus.planning.reshape.shapes.seeds import SizeEvidence
+from etplus.planning.reshard.explain import explain
 from etplus.planning.reshard.items import CommOp, CommWait, Item, RecordedOp
 from etplus.planning.reshard.job import reshard
 from etplus.planning.reshard.layout import Layout
@@ -35,7 +37,7 @@ from etplus.planning.reshard.model import Model
 from etplus.planning.reshard.rank_program import program
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from support import FIXTURE_PAIRS, FIXTURES, ROOT, fixture_pair, plain, shared_pair
+from support import FIXTURE_PAIRS, FIXTURES, ROOT, fixture_pair, plain, rank_files, shared_pair
 
 GOLDEN = ROOT / "tests" / "golden"
 
@@ -155,6 +157,9 @@ _RESHARD: dict[str, tuple[Path | str, Layout]] = {
     "fsdp": (_MLP, Layout(dp=3, zero=3)),
     "gpipe": (_MLP, Layout(pp=2, dp=2, microbatches=2, schedule="gpipe")),
     "gpu_fsdp": (_GPU, Layout(dp=2, zero=3)),
+    "experts": (FIXTURES / "experts" / "loop.single1", Layout(dp=2, ep=2, batch=8, routing="recorded")),
+    "grouped": (FIXTURES / "experts" / "grouped.single1", Layout(dp=2, ep=2, batch=8, routing="uniform")),
+    "stages": (FIXTURES / "pipelines" / "gpt.pp3", Layout(pp=3, schedule="1f1b")),
 }
 
 
@@ -165,11 +170,14 @@ def _comm_text(trace: Trace, row: int) -> str:
 
 def _reshard_lines(name: str) -> list[str]:
     file, layout = _RESHARD[name]
-    trace = link(*shared_pair(file)) if isinstance(file, str) else etplus.load(file)
-    job = reshard(trace, layout, recorded=Layout())
+    if isinstance(file, Path) and file.is_dir():
+        job = reshard([link(*pair) for pair in rank_files(file)], layout)
+    else:
+        trace = link(*shared_pair(file)) if isinstance(file, str) else etplus.load(file)
+        job = reshard(trace, layout, recorded=Layout())
     model = job.derivation.model
     lines = [*_model_lines(model), f"plan {json.dumps(job.plan)}", f"report {json.dumps(job.to_dict())}"]
-    lines += [f"matched {job.matched()}"]
+    lines += [f"matched {job.matched()}", *re.sub(r"[^-\d\n]+", " ", explain(job.derivation)).split("\n")]
     for rank in job.rank_map:
         lines += [f"rank {rank} runs {_item_text(item)}" for item in program(job.derivation, rank)]
         lines += [f"rank {rank} {line}" for line in _trace_lines(job.trace(rank))]
@@ -223,6 +231,7 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
     "report": (golden_analysis.PAGES, golden_analysis.report_lines),
     "converting": (golden_converting.CASES, golden_converting.converting_lines),
     "reading": (golden_reading.CASES, golden_reading.reading_lines),
+    "costs": (golden_costs.CASES, golden_costs.cost_lines),
     "linking": (golden_linking.CASES, golden_linking.linking_lines),
     "timeline": (golden_timeline.CASES, golden_timeline.timeline_lines),
     "networks": (("networks",), golden_timeline.network_lines),

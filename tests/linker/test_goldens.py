@@ -1,11 +1,10 @@
 """Pairs are linked, column by column, as when somebody last looked at them (tests/goldens.py).
 
-They cover linker/match/__init__.py, linker.call_evidence, linker.calls, linker.captured_graphs, linker.captures,
-linker.comm, linker.comm_waits, linker.data_dependencies, linker.dependencies, linker.generated, linker.gpu_order,
-linker.gpu_waits, linker.identity, linker.join, linker.kineto_only, linker.linked_rows, linker.lost_collectives,
-linker.match.candidate_alignments, linker.match.order, linker.match.result, linker.match.tree, linker.naming,
-linker.pipeline, linker.rank_claims, linker.repetition, linker.report, linker.segment, linker.shortest_edit,
-linker.stacks.
+They cover call_evidence, candidate_alignments, captured_graphs, comm_waits, data_dependencies, gpu_order, gpu_waits,
+kineto_only, linked_rows, linker.calls, linker.captures, linker.comm, linker.dependencies, linker.generated,
+linker.identity, linker.join, linker.match.order, linker.match.result, linker.match.tree, linker.naming,
+linker.pipeline, linker.repetition, linker.report, linker.segment, linker.stacks, linker/match/__init__.py,
+lost_collectives, rank_claims, shortest_edit.
 """
 
 import pytest

@@ -1,16 +1,22 @@
 """Calls, shapes and layouts are, line by line, what they were when somebody last looked at them (tests/goldens.py).
 
-They cover, in planning/reshard, rank_program.py, rank_trace.py, resized_calls.py, step_calls.py, made_records.py,
-sequence_regions.py, planning/reshard/memory.py, planning/reshard/plan.py, planning/reshard/derivation.py,
-planning/reshard/units.py, planning/reshard/weights.py and planning/reshard/structure.py; of shapes followed_calls.py,
-layer_rules.py, tensor_rules.py, planning/reshape/shapes/extents.py and planning/reshape/shapes/seeds.py; of measured
-calls recorded_calls.py and input_values.py.
+They cover cost_model, edge_latencies, end_to_end, expert_calls, expert_regions, followed_calls, input_values,
+joined_stages, kernel_model, layer_rules, made_records, measured_models, measured_tasks, model_file, not_derived,
+planning.costs.bound, planning.costs.fitting, planning.costs.pricing, planning.costs.registry, planning.costs.task,
+planning.costs.utilization, planning.measure.lookup, planning.measure.reader, planning.measure.schema,
+planning.reshape.reshape, planning.reshape.shapes.extents, planning.reshape.shapes.seeds, planning.reshape.shapes.terms,
+planning.reshard.blocks, planning.reshard.buffers, planning.reshard.clipping, planning.reshard.derivation,
+planning.reshard.experts, planning.reshard.explain, planning.reshard.items, planning.reshard.job,
+planning.reshard.layout, planning.reshard.memory, planning.reshard.model, planning.reshard.passes,
+planning.reshard.plan, planning.reshard.proof, planning.reshard.structure, planning.reshard.units,
+planning.reshard.weights, planning.reshard.wraps, prediction_intervals, rank_job, rank_program, rank_trace,
+recorded_calls, recorded_job, resized_calls, sequence_regions, shape_change, stage_steps, step_calls, tensor_rules.
 """
 
 import pytest
 from goldens import cases, differences
 
 
-@pytest.mark.parametrize(("folder", "name"), cases("measure", "reshape", "reshard"))
+@pytest.mark.parametrize(("folder", "name"), cases("measure", "reshape", "reshard", "costs"))
 def test_planning_makes_of_a_recording_what_it_made(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

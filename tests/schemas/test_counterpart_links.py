@@ -14,12 +14,12 @@ from etplus.trace.unattached import with_unattached
 from repeated_steps import recorded, training
 from support import assert_valid, et_document, ns
 
-QUEUED = 60
+QUEUED = 20
 
 
 @pytest.fixture(scope="module")
 def kineto() -> bytes:
-    return recorded([training()] * 4, QUEUED)[0]
+    return recorded([training(2)] * 4, QUEUED)[0]
 
 
 def with_et(kineto: bytes) -> Trace:

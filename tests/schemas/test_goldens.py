@@ -1,20 +1,14 @@
 """Files are read, column by column, as when last looked at (tests/goldens.py).
 
-They cover schemas.chakra.attributes, schemas.chakra.chakra_reader, schemas.chakra.comm_groups, schemas.chakra.encode,
-schemas.chakra.foreign_reader, schemas.chakra.json_form, schemas.chakra.list_schedule, schemas.chakra.node_records,
-schemas.chakra.row_reading, schemas.chakra.stream, schemas.comm_types, schemas.communications,
-schemas.etplus.captured_graphs, schemas.etplus.read_etplus, schemas.etplus.record_store, schemas.etplus.sections,
-schemas.etplus.write_etplus, schemas.execution_trace.arguments, schemas.execution_trace.read_et,
-schemas.execution_trace.tensors, schemas.graph_arrays, schemas.inductor.compile_files,
-schemas.inductor.graph_annotations, schemas.kineto.corrections, schemas.kineto.event_account, schemas.kineto.event_args,
-schemas.kineto.event_form, schemas.kineto.host_calls, schemas.kineto.input_args, schemas.kineto.kineto_calls,
-schemas.kineto.kineto_decode, schemas.kineto.kineto_events, schemas.kineto.old_layouts, schemas.kineto.processes,
-schemas.kineto.read_kineto, schemas.known_fields, schemas.nsys.database, schemas.nsys.nsys_reader, schemas.nsys.ranges,
-schemas.parquet.arrow_tables, schemas.parquet.parquet_reader, schemas.parquet.parquet_writer,
-schemas.parquet.stored_folder, schemas.parquet.stored_tables, schemas.perfetto.packets, schemas.perfetto.read_perfetto,
-schemas.redaction, schemas.text.file_ranks, schemas.text.files, schemas.text.gc_control, schemas.text.json_text,
-schemas.text.memory_limit, schemas.text.records, schemas.text.recover, schemas.text.repair, schemas.text.storage,
-schemas.text.text, schemas.wire_format.
+They cover arrow_tables, captured_graphs, chakra_reader, comm_groups, comm_types, compile_files, event_account,
+event_args, event_form, file_ranks, foreign_reader, gc_control, graph_annotations, graph_arrays, host_calls, input_args,
+json_form, json_text, kineto_calls, kineto_decode, kineto_events, known_fields, list_schedule, memory_limit,
+node_records, nsys_reader, old_layouts, parquet_reader, parquet_writer, read_et, read_etplus, read_kineto,
+read_perfetto, record_store, row_reading, schemas.chakra.attributes, schemas.chakra.encode, schemas.chakra.stream,
+schemas.communications, schemas.etplus.sections, schemas.execution_trace.arguments, schemas.execution_trace.tensors,
+schemas.kineto.corrections, schemas.kineto.processes, schemas.nsys.database, schemas.nsys.ranges,
+schemas.perfetto.packets, schemas.redaction, schemas.text.files, schemas.text.records, schemas.text.recover,
+schemas.text.repair, schemas.text.storage, schemas.text.text, stored_folder, stored_tables, wire_format, write_etplus.
 """
 
 import pytest

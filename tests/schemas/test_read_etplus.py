@@ -206,7 +206,7 @@ BAD = [
 
 @pytest.mark.parametrize(("spoil", "message"), BAD)
 def test_what_is_wrong_is_named(spoil: Callable[[Document], None], message: str) -> None:
-    plain = linked()
+    plain = step_by_hand().to_dict()
     spoil(plain)
     with pytest.raises(TraceFormatError, match=message) as caught:
         read_etplus(as_bytes(plain))

@@ -71,26 +71,6 @@ def test_predicted_steps_are_spread_as_those_fitted_on() -> None:
     assert predict(kernels({"k": [5]}), model, force=True).steps is None
 
 
-def test_json_prices_every_gpu_event(tmp_path: Path) -> None:
-    files = [tmp_path / "a.json", tmp_path / "b.json"]
-    made = [kernels({"known_kernel": [10, 30], "k": [7]}), kernels({"unseen": [10, 30]})]
-    for trace, file in zip(made, files, strict=True):
-        trace.write(file)
-    model = tmp_path / "m.json"
-    fitted = call("predict", "fit", files[0], "-o", model, "--explain", "KNOWN")
-    assert fitted.returncode == 0 and b"time = (start + " in fitted.stdout and b"predicted" in fitted.stdout
-    done = call("predict", "run", *files, "--model", model, "--json", "-", "--force")
-    for plain, trace in zip(json.loads(done.stdout), made, strict=True):
-        rows = plain["kernels"]
-        assert sum(row["count"] for row in rows) == len(trace.gpu) > 0
-        assert sum(row["measured_ns"] for row in rows) == trace.gpu.dur.sum()
-        assert plain["low_ns"] <= plain["predicted_ns"] <= plain["high_ns"]
-        assert all(0 <= row["low_ns"] <= row["predicted_ns"] <= row["high_ns"] for row in rows)
-    table = call("predict", "run", files[1], "--model", model, "--force").stdout.decode()
-    assert "(80%: " in table
-    assert "100% of the GPU time is in kernels unlike those that the model knows" in " ".join(table.split())
-
-
 def test_a_trace_without_operators_is_predicted() -> None:
     made = queued({"k": [10, 30]})
     made.call("cudaDeviceSynchronize", 5, 90)

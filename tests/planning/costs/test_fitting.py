@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 from etplus.analysis.devices import Device, known_devices
 from etplus.planning.costs.edge_latencies import iterations_of
@@ -21,7 +20,6 @@ from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import EndToEndError, FittedModel, _fits_columns, read_model, write_model
 from etplus.planning.costs.task import Task
 from etplus.timeline.graph_building import build_graph
-from etplus.timeline.iterations import Percentiles
 from etplus.trace.errors import TraceFormatError, UsageError
 from made_traces import Timeline
 from test_edge_latencies import steps
@@ -58,20 +56,8 @@ def test_own_times_and_measured_times() -> None:
     assert measured_steps(document, alone).tolist() == [] and measured_ns(document, alone) == 20_000
 
 
-def test_a_model_of_two_traces() -> None:
-    first, second = steps([100, 102, 98]).document(), steps([200, 200, 200]).document()
-    model = fit([first, second])
-    assert (model.version, model.iterations, model.files) == (2, 6, ("<bytes>", "<bytes>"))
-    assert model.makespans_ns == (332_000, 632_000)
-    assert {(known.task.op, known.ns, known.count) for known in model.cpu} == {
-        ("work", np.median([50, 51, 49, 100, 100, 100]) * 1000, 6),
-        ("inner", np.median([50, 51, 49, 100, 100, 100]) * 1000, 6),
-    }
-    assert model.kernels is None and model.gpu == () and model.outliers == ((), ())
-    assert model.steps is not None
-    ratios = [*prepare(first, None, (), False).step_ratios, *prepare(second, None, (), False).step_ratios]
-    assert model.steps == Percentiles(*np.percentile(ratios, (10, 50, 90)).tolist())
-    assert fit([steps([100, 100]).document()]).steps is None and fit([first], iterations="0-1").iterations == 2
+def test_a_model_needs_traces_and_counts_the_chosen_iterations() -> None:
+    assert fit([steps([100, 100, 98]).document()], iterations="0-1").iterations == 2
     with pytest.raises(UsageError, match="nothing to fit"):
         fit([])
 

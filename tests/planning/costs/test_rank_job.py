@@ -17,7 +17,7 @@ from etplus.planning.costs.end_to_end import (
     predict_ranks,
 )
 from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.measured_tasks import MeasuredTask, gpu_tasks
+from etplus.planning.costs.measured_tasks import gpu_tasks
 from etplus.planning.costs.model_file import EndToEndError, FittedModel
 from etplus.planning.costs.pricing import OpRow, PricedKernel, op_rows
 from etplus.planning.costs.rank_job import PricedEdges, RankJob, _parts
@@ -76,21 +76,6 @@ def test_host_times_of_the_model() -> None:
     assert same.total() == same.measured and same.sources["as recorded"] == 1.0
     assert same.notes == ("no GPU events: operators keep their recorded times; --host model predicts them",)
     assert slow.notes == ()
-
-
-def test_rows_of_operators_and_of_kernels() -> None:
-    model, trace = fit([steps([100] * 3)]), steps([200] * 3)
-    rows = {row.op: row for row in job(trace, model, host="model").rows()}
-    assert (rows["work"].count, rows["work"].predicted_ns, rows["work"].measured_ns) == (3, 150_000, 300_000)
-    assert (rows["part3"].count, rows["part3"].predicted_ns, rows["part3"].how) == (3, 15_000, ("same place",))
-    gpu = steps([100] * 3, [30, 40, 50])
-    of_gpu = job(gpu, fit([gpu]))
-    [row] = of_gpu.rows()
-    assert (row.count, row.predicted_ns, row.measured_ns) == (3, 120_000, 120_000)
-    assert not of_gpu.on_host and of_gpu.gpu_ns == [30_000.0, 40_000.0, 50_000.0]
-    assert of_gpu.baselines()["GPU time of the busiest stream, measured"] == 120_000
-    assert of_gpu.baselines()["mean of the fitted traces"] == of_gpu.measured
-    assert job(gpu, fit([gpu]), wanted="1").baselines()["GPU time of the busiest stream, measured"] == 40_000
 
 
 def test_rows_count_owners_and_sum_times() -> None:
@@ -176,21 +161,6 @@ def test_ranks_are_predicted_together() -> None:
     assert alone.without_waiting == (50_000, 50_000), "10 until the kernel, 40 for the transfer"
     assert jobs[0].gpu_ns_waiting == [90_000.0]
     assert done.baselines["GPU time of the busiest stream, measured"] == 90_000
-
-
-def test_a_prediction_of_itself() -> None:
-    trace = steps([100, 102, 98])
-    model = calibrated(fit([trace]), [trace])
-    done = predict(trace, model)
-    assert (done.predicted_ns, done.measured_ns, done.iterations, done.error) == (332_000, 332_000, 3, 0.0)
-    assert done.ratio == 1.0 and not done.forced and 325_000 < done.low_ns < 332_000 < done.high_ns < 340_000
-    told = done.to_dict()
-    assert told["reliable"] and told["steps"]["count"] == 3 and told["kernels"] == [] and told["unlike"] == 0.0
-    assert done.steps is not None and done.steps.measured.p50 == 114_000
-    some = predict(trace, model, iterations="1-2")
-    assert (some.measured_ns, some.iterations) == (218_000, 2)
-    known = msgspec.structs.replace(model, cpu=(MeasuredTask(model.cpu[0].task, 1.0, 1),))
-    assert predict(trace, known).predicted_ns == 332_000
 
 
 @pytest.fixture(scope="module")
