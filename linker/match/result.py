@@ -57,7 +57,7 @@ def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match
     return _demote_other_ids(pair, found)
 
 
-def _at_most_equivalent(found: Match, doubtful: IntColumn) -> Match:
+def _at_most_unverified(found: Match, doubtful: IntColumn) -> Match:
     link = found.link.copy()
     link[doubtful] = np.minimum(link[doubtful], UNVERIFIED)
     return replace(found, link=link)
@@ -70,7 +70,7 @@ def _demote_other_ids(pair: TracePair, found: Match) -> Match:
     if not len(differ):
         return found
     note = f"{len(differ):,} links join calls with different ids, so they are not the same calls"
-    return _at_most_equivalent(found, differ).noting(note)
+    return _at_most_unverified(found, differ).noting(note)
 
 
 def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
@@ -82,7 +82,7 @@ def _demote_missing_numbers(pair: TracePair, found: Match) -> Match:
     if not (nodes.seq >= 0).any() or not (calls.seq >= 0).any():
         return found
     usual = (ours < 0) & matching(calls.name[found.call[linked]], pair.kineto.events.names, _EVALUATE)
-    return _at_most_equivalent(found, linked[((ours < 0) != (theirs < 0)) & ~usual])
+    return _at_most_unverified(found, linked[((ours < 0) != (theirs < 0)) & ~usual])
 
 
 def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Match:
@@ -98,4 +98,4 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
     outermost = nearest(np.arange(len(nodes)), nodes.parent, nodes.parent < 0)  # an orphan's caller is not in the ET
     differ = (ours != theirs) & ((ours >= 0) | ~nodes.orphan[outermost][linked])
     doubtful = np.concatenate([linked[differ], ours[differ], theirs[differ]])
-    return _at_most_equivalent(found, doubtful[doubtful >= 0])
+    return _at_most_unverified(found, doubtful[doubtful >= 0])
