@@ -17,7 +17,7 @@ from ..trace.columns import IntColumn, distinct, largest, run_starts
 from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
-from .tiles import LaneLayout, tiles_of
+from .timeline_tiles import LaneLayout, tiles_of
 
 # Merging stops when a bucket covers 1/`_COARSEST` of the span, because a screen cannot show more detail.
 _COARSEST = 1 << 12

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from etplus.report import tiles
 from etplus.report.packed import Field, fields_of, pack, pack_json
-from etplus.report.tiles import LaneLayout, tiles_of
+from etplus.report.timeline_tiles import LaneLayout, tiles_of
 from pages import unpacked, unpacked_json
 
 
