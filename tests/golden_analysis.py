@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 import etplus
-import made_jobs
 import numpy as np
 import orjson
 from etplus import Job, link
@@ -30,15 +29,21 @@ from etplus.report.job_page import ranks_html
 from etplus.report.page_columns import page_columns
 from etplus.report.report_html import diff_html, job_diff_html
 from etplus.trace.trace import Trace
+from made_host_jobs import HOST_JOBS
+from made_jobs import JOBS, Rank, ddp
+from made_jobs import Job as MadeJob
+from random_step import random_step
 from served import Batch, serve
 from support import FIXTURES, ROOT, fixture_pair, plain
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from finding_pairs import GPU_PAIRS, played
+from finding_pairs import GPU_PAIRS, JOB_PAIRS, played
 
 RECORDED = ("attention", "item", "optimizer", "recomputation")
-CASES = ("pair", "tf32", "slow_rank", "serving", *RECORDED, *GPU_PAIRS)
+RANDOM = tuple(f"random {seed}" for seed in range(4))
+COMPARED = ("serving", "straggler", *RECORDED, *GPU_PAIRS, *RANDOM)
+CASES = ("pair", "kineto", "tf32", "slow_rank", "host ddp", "pipeline", *COMPARED)
 PAGES = ("pair", "tf32", "slow_rank", "serving", "item", *list(GPU_PAIRS)[:2])
 
 
@@ -46,7 +51,7 @@ _LEFT_OUT = ("hint", "doc", "version", "tool_version")
 PREFILL, DECODE = Batch(prefill=[(64, 64), (16, 80)]), Batch(decode=[(1, 65), (1, 81), (1, 9)])
 
 
-class _SlowRank(made_jobs.Rank):
+class _SlowRank(Rank):
     def compute(self, name: str, ns: int, *sides: Any) -> None:
         super().compute(name, ns * (1 + (self.rank == 2)), *sides)
 
@@ -54,11 +59,19 @@ class _SlowRank(made_jobs.Rank):
 @cache
 def traces_of(name: str, after: bool = False) -> list[Trace]:
     """The traces of a case, one per rank, without the names of their files; `after` is the other side of a change."""
-    if name == "pair":
-        return [link(*map(plain, fixture_pair("pairs/gpu_shaped_from_cpu")))]
+    if name in ("pair", "kineto"):
+        et, kineto = map(plain, fixture_pair("pairs/gpu_shaped_from_cpu"))
+        return [link(et if name == "pair" else None, kineto)]
     if name == "slow_rank":
-        job = made_jobs.Job(made_jobs.ddp, 3, skew_ns=50_000, of=made_jobs.Rank if after else _SlowRank)
-        return [link(*texts) for texts in job.texts(waits=True)]
+        return _linked(MadeJob(ddp, 3, skew_ns=50_000, of=Rank if after else _SlowRank))
+    if name in JOB_PAIRS:
+        return _linked(JOB_PAIRS[name][after])
+    if name in JOBS:
+        return _linked(JOBS[name])
+    if name.startswith("host "):
+        return [link(*texts) for texts in HOST_JOBS[name[5:]].texts()]
+    if name in RANDOM:
+        return [random_step(int(name[-1]) + 10 * after)]
     if name == "serving":
         batches = [PREFILL, DECODE, DECODE, Batch(prefill=[(32, 32)], decode=[(1, 66), (1, 82)]), PREFILL, DECODE]
         return [etplus.load(orjson.dumps(serve(batches[after:]).document()))]
@@ -67,6 +80,10 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
     stem = "gpu/tf32" if name == "tf32" else f"findings/{name}/{'after' if after else 'before'}"
     ets = sorted(FIXTURES.glob(f"{stem}*.et.json.gz"))
     return [link(plain(et), plain(et.with_name(et.name.replace(".et.", ".kineto.")))) for et in ets]
+
+
+def _linked(job: MadeJob) -> list[Trace]:
+    return [link(*texts) for texts in job.texts(waits=True)]
 
 
 @cache
@@ -97,7 +114,7 @@ def analysis_lines(name: str) -> list[str]:
         lines += flat("events", event_frame(trace, np.arange(len(trace.gpu))))
     for by in TOP_BY:
         lines += flat(f"top {by}", [row.plain() for row in top_table(analyses, by)])
-    if name in ("serving", *RECORDED, *GPU_PAIRS):
+    if name in COMPARED:
         a, b = analyses[0], _analyzed(name, True)[0][0]
         lines += flat("changes", changes(a, b).to_dict())
         lines += flat("lines", [row.plain() for row in line_rows(a, b, per_iteration=True)])

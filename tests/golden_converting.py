@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import etplus
-import golden_timeline
 from chakra_sets import data_parallel, pipeline, write_set
 from etplus.trace.errors import EtplusError
-from golden_analysis import digest, flat
+from golden_analysis import digest, flat, traces_of
 from plain_chakra import read_plain
 
 # One trace, or the ranks of a job, with outputs and options of each.
@@ -41,7 +40,7 @@ def converting_lines(name: str) -> list[str]:
             given: Any = sorted(map(str, (Path(folder) / "in").glob("*.et")))
             conversions: Any = (("out", {"to": "astra-sim"}), ("out", {"to": "chakra"}), ("out.goal", {}))
         else:
-            given, conversions = list(golden_timeline.traces_of(name)), CONVERSIONS[name]
+            given, conversions = traces_of(name), CONVERSIONS[name]
         lines = []
         for number, (output, options) in enumerate(conversions):
             out = Path(folder) / str(number)

@@ -1,30 +1,32 @@
 """Lines that say how traces are replayed, with changes and on networks, for the golden files (see goldens.py)."""
 
+import tempfile
 from collections.abc import Iterator
-from functools import cache
+from pathlib import Path
 
-import golden_analysis
-from etplus import link
+from chakra_sets import write_set
+from etplus.converters.open import load
 from etplus.timeline.beside_transfers import equal_operators, plain_work, unevenness
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.critical import critical_chain, critical_path, resource_bounds, with_origins
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, predicted_traces
+from etplus.timeline.iterations import find_iterations, predict_iteration
 from etplus.timeline.meant_rows import select, step_of_row
 from etplus.timeline.network_description import parse_network
 from etplus.timeline.network_file import fit_network, job_samples, library_of
 from etplus.timeline.predicted_graph import predicted_graph, scheduled, without_turns
+from etplus.timeline.replay_graph import ReplayGraph
 from etplus.timeline.replay_ranks import replay_ranks
 from etplus.timeline.replay_summary import summarize
 from etplus.timeline.replay_text import render, render_full
 from etplus.timeline.untraced import gain_range, recording_costs, without_recording
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
-from golden_analysis import flat
-from made_host_jobs import HOST_JOBS
-from made_jobs import JOBS
+from golden_analysis import RANDOM, flat, traces_of
+from golden_converting import SETS
 
-CASES = ("pair", "item", "launch_bound", "slow_rank", "pipeline", "host ddp", "host pipeline")
+CASES = ("pair", "kineto", "item", "launch_bound", "slow_rank", "pipeline", "host ddp", "host pipeline", *SETS, *RANDOM)
 CHANGES = (
     ["kernel*0.5"], ["cpu*0.5", "op:~mm*2"], ["step=1 kernel:~mm*0"], ["no wait ~ynchronize", "comm*0.25"],
     ["phase=backward cpu*0.5"], ["rank=1 kernel*2"], ["launch_latency=1us", "gap=1us", "stream=7*0.5"],
@@ -38,18 +40,15 @@ NETWORKS = (
 KINDS, SIZES, RANKS = range(11), (1, 4096, 1 << 20, 1 << 26), (2, 3, 8)
 
 
-@cache
-def traces_of(name: str) -> tuple[Trace, ...]:
-    if name.startswith("host "):
-        return tuple(link(*texts) for texts in HOST_JOBS[name[5:]].texts())
-    if name in JOBS:
-        return tuple(link(*texts) for texts in JOBS[name].texts(waits=True))
-    return tuple(golden_analysis.traces_of(name))
+def _chakra_set(name: str) -> list[Trace]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_set(Path(folder), SETS[name])
+        return [load(path).with_(file=path.name) for path in sorted(Path(folder).glob("*.et"))]
 
 
 def timeline_lines(name: str) -> list[str]:
     """The replay without changes, with `CHANGES`, and on `NETWORKS`; and what is fitted to the traces."""
-    traces, lines = traces_of(name), list[str]()
+    traces, lines = _chakra_set(name) if name in SETS else traces_of(name), list[str]()
     every = 1 if len(traces) == 1 else 2
     unchanged = replay_ranks(traces)
     lines += _replay_lines("unchanged", unchanged, unchanged)
@@ -72,15 +71,25 @@ def timeline_lines(name: str) -> list[str]:
         lines += flat("steps", [step_of_row(trace), select(own, "kernel"), select(own, "op", "mm")])
         for made in (predicted_graph(trace), scheduled(predicted_graph(trace))):
             lines += flat("predicted", [made.edges.source, made.edges.target, made.edges.lag, made.edges.kind])
+        lines += _held_out(own)
         chain = critical_chain(trace)
         lines += flat("chain", vars(chain) if chain is not None else {})
     return lines
 
 
+def _held_out(graph: ReplayGraph) -> Iterator[str]:
+    try:
+        for index in range(len(find_iterations(graph.trace))):
+            held = predict_iteration(graph, index, keep_outliers=index == 1)
+            yield from flat("held out", {**vars(held), "error": held.error, "spread": held.spread})
+    except EtplusError as error:
+        yield str(error)
+
+
 def network_lines(_: str) -> list[str]:
     """What communications take on a few networks, ns."""
     lines = []
-    for text in NETWORKS:
+    for text in (*NETWORKS, "bandwidth=1,latency=50ns,algorithm=halving-doubling"):
         network = parse_network(text)
         for kind in KINDS:
             for ranks in RANKS:
@@ -92,9 +101,7 @@ def network_lines(_: str) -> list[str]:
     return lines
 
 
-def _tried(
-    label: str, traces: tuple[Trace, ...], unchanged: Replay, change: list[str], network: str | None
-) -> Iterator[str]:
+def _tried(label: str, traces: list[Trace], unchanged: Replay, change: list[str], network: str | None) -> Iterator[str]:
     try:
         changed = replay_ranks(traces, change, network)
     except EtplusError as error:

@@ -2,15 +2,18 @@
 Look at `git diff` and at the output of the tests first.
 
 `tests/golden/NAME.etplus.json.gz` is the ET+ of a fixture pair, with the version masked. Each folder in `LINES` holds
-files with one line per value, such as `reading` (columns of files), `linking`, `converting`, `analysis`, `report`,
-`timeline`, and for planning `measure` (recorded calls), `reshape` (related shapes) and `reshard` (plans and each rank's
-program).
+files with one line per value, such as `reading` (columns of files), `linking`, `converting`, `analysis`, `work`
+(operators by shape), `report`, `timeline`, and for planning `measure` (recorded calls), `reshape` (related shapes) and
+`reshard` (plans and each rank's program). `findings/made` is of tests that call `kept_findings`.
 """
 
 import gzip
 import json
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,6 +24,8 @@ import golden_costs
 import golden_linking
 import golden_reading
 import golden_timeline
+import golden_work
+import kept_findings
 import msgspec
 import numpy as np
 from etplus.linker import link
@@ -222,11 +227,12 @@ def _trace_lines(trace: Trace) -> Iterator[str]:
     yield f"root {json.dumps({key: of for key, of in whole.items() if key not in ('nodes', 'edges')})}"
 
 
-LINES: dict[str, tuple[Sequence[str], Callable[[str], list[str]]]] = {
+LINES: dict[str, tuple[Sequence[str], Callable[[str], Iterable[str]]]] = {
     "measure": (tuple(_MEASURE), _measure_lines),
     "reshape": (tuple(_RESHAPE), _reshape_lines),
     "reshard": (tuple(_RESHARD), _reshard_lines),
     "analysis": (golden_analysis.CASES, golden_analysis.analysis_lines),
+    "work": (("work",), golden_work.work_lines),
     "findings": (("findings",), golden_analysis.finding_lines),
     "report": (golden_analysis.PAGES, golden_analysis.report_lines),
     "converting": (golden_converting.CASES, golden_converting.converting_lines),
@@ -244,7 +250,7 @@ def cases(*folders: str) -> list[tuple[str, str]]:
 
 def differences(folder: str, name: str) -> list[tuple[str, str]]:
     """Lines as they are kept and as the code makes them now, where they differ."""
-    golden, made = plain(GOLDEN / folder / f"{name}.txt.gz").decode().splitlines(), LINES[folder][1](name)
+    golden, made = plain(GOLDEN / folder / f"{name}.txt.gz").decode().splitlines(), [*LINES[folder][1](name)]
     size = [(f"{len(golden)} lines", f"{len(made)} lines")] if len(golden) != len(made) else []
     return [*size, *(pair for pair in zip(golden, made, strict=False) if pair[0] != pair[1])]
 
@@ -256,6 +262,8 @@ def main() -> None:
         (GOLDEN / folder).mkdir(exist_ok=True)
         text = "\n".join(LINES[folder][1](name)).encode()
         (GOLDEN / folder / f"{name}.txt.gz").write_bytes(gzip.compress(text, mtime=0))
+    words = [sys.executable, "-m", "pytest", "-q", str(ROOT / "tests" / "analysis" / "findings")]
+    subprocess.run(words, env=os.environ | {kept_findings.WRITES: "1"}, check=True)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,6 @@ import pytest
 from goldens import cases, differences
 
 
-@pytest.mark.parametrize(("folder", "name"), cases("analysis", "findings"))
+@pytest.mark.parametrize(("folder", "name"), cases("analysis", "findings", "work"))
 def test_an_analysis_gives_what_it_gave(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

@@ -6,11 +6,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from etplus import Job, link
-from etplus.analysis.job_summary import JobSummary, ranks_to_show, stand_out
+from etplus.analysis.job_summary import JobSummary, rank_contribution, ranks_to_show, stand_out
 from etplus.trace.kernel_names import kernel_label
 from etplus.trace.trace import Trace
 from made_jobs import Job as MadeJob
 from made_jobs import Rank, ddp
+from support import linked
 
 LATE = 2
 
@@ -32,16 +33,8 @@ def summary(ranks: list[Trace]) -> JobSummary:
     return Job(ranks).summary()
 
 
-def test_numbers_of_ranks_are_those_of_their_traces(ranks: list[Trace], summary: JobSummary) -> None:
-    for rank, (row, trace) in enumerate(zip(summary.ranks, ranks, strict=True)):
-        own = trace.analyze()
-        assert (row.rank, row.span_ns, row.steps, row.device_events) == (rank, trace.span.length, 3, len(trace.gpu))
-        assert row.step_ns == np.mean([step.latency_ns for step in own.iterations])
-        (use,) = own.device_use
-        assert (row.busy_ns, row.compute_ns, row.communication_ns) == (
-            use.busy_ns, use.compute_ns, use.communication_ns)  # fmt: skip
-        assert (row.exposed_ns, row.idle_ns) == (use.exposed_communication_ns, use.window_ns - use.busy_ns)
-        assert row.host_ns == sum(op.total_ns for op in own.host_ops)
+def test_a_trace_that_does_not_say_its_rank_has_minus_one() -> None:
+    assert rank_contribution(linked("demo/train_cpu")).numbers.rank == -1
 
 
 def test_the_spread_of_a_quantity_and_who_stands_out(summary: JobSummary) -> None:

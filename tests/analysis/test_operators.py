@@ -9,10 +9,8 @@ import pytest
 from captured import capture_events, encode, replay_events
 from etplus.analysis.modules import ModuleRow, module_class, module_table
 from etplus.analysis.operators import operator_table
-from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.report.report_text import text_of
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
@@ -61,28 +59,6 @@ def test_operators(name: str, by_shape: bool) -> None:
         one: tuple(of[column] for column in numbers) for one, of in wanted.items()
     }
     assert len({(row.op, row.shapes) for row in rows}) == len(rows)
-
-
-def layers(count: int) -> list[dict[str, Any]]:
-    """A model of equal layers, each a module that runs one product."""
-    module = {"cat": "python_function"}
-    events = [op("nn.Module: Model_0", 0, 100 * count + 50, **module)]
-    for layer in range(count):
-        at = 10 + 100 * layer
-        product = op("aten::mm", at + 5, 60, [([64, 32], "float"), ([32, 16], "float")])
-        events += [op(f"nn.Module: Layer_{layer}", at, 80, **module), product, launch(layer + 1, at + 10)]
-        events.append(kernel("sgemm", layer + 1, at + 20, 1 + layer))
-    return events
-
-
-def test_equal_layers_are_one_row() -> None:
-    analysis = analyze(read_trace(kineto_of(layers(24))))
-    whole, layer = analysis.modules
-    assert (whole.path, whole.instances) == (("Model",), 1) and (layer.module, layer.count) == ("Layer ×24", 24)
-    assert (layer.total_ns, layer.self_ns) == (24 * 80_000, 24 * 80_000)
-    assert whole.self_ns == whole.total_ns - layer.total_ns
-    assert layer.device_total_ns == whole.device_total_ns == sum(range(1, 25)) * 1000 and whole.device_self_ns == 0
-    assert "  Layer ×24" in text_of(analysis, 80)
 
 
 def test_operators_of_a_capture_have_the_kernels_of_its_replays() -> None:

@@ -1,8 +1,6 @@
 """FLOPs and bytes at kernels: none counted twice, every event counted, shares of peaks of real devices."""
 
-import pytest
 from etplus.analysis.event_work import work_of_events
-from etplus.analysis.kernel_peaks import kernel_table
 from etplus.converters.open import load as read_trace
 from made_traces import kernel, kineto_of, launch, op
 from support import Document
@@ -27,16 +25,3 @@ def test_either_gradient_of_a_convolution_has_half() -> None:
     ]  # fmt: skip
     found = work_of(events)
     assert [found[name][0][0] for name in found] == [-1, total // 2, total // 2]
-
-
-def test_tensor_float() -> None:
-    big = [([4096, 4096], "float")] * 2
-    found = []
-    for name in ("sm80_xmma_gemm_f32f32_tn", "sm80_xmma_gemm_tf32f32_tn"):
-        (row,) = kernel_table(
-            read_trace(kineto_of([op("aten::mm", 0, 30, big), launch(1, 5), kernel(name, 1, 20, 9000)]))
-        )
-        found.append((row.dtype, row.flops_share))
-    assert [dtype for dtype, _ in found] == ["float32", "tf32"]
-    assert found[0][1] == pytest.approx(2 * 4096**3 / 9e-3 / 67e12)
-    assert found[1][1] == pytest.approx(2 * 4096**3 / 9e-3 / 494.7e12)

@@ -1,14 +1,17 @@
 """SQL over traces: sums equal those of the tables, and a query reaches nothing else."""
 
+import datetime
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import etplus
 import pytest
 from etplus import Trace, convert, link
-from etplus.analysis.sql import VIEWS, SqlTables, _bytes_of
+from etplus.analysis import sql
+from etplus.analysis.sql import VIEWS, QueryResult, SqlTables, _bytes_of
 from etplus.jobs.rank_communications import communications
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import UsageError
@@ -82,6 +85,36 @@ def test_a_query_takes_no_more_memory_than_it_may() -> None:
         linked(NAME).sql("select a.* from calls a, calls b, calls c", memory="50MB")
     with pytest.raises(UsageError, match="pass a size"):
         linked(NAME).sql("select 1", memory="much")
+
+
+def test_text_takes_no_more_memory_than_it_may() -> None:
+    found = linked(NAME).sql("select name, duration_ns from device limit 3")
+    size = 6 * 150 + found.arrow.nbytes
+    assert QueryResult(found.arrow, size).to_text(80) == QueryResult(found.arrow).to_text(80)
+    with pytest.raises(UsageError, match="3 rows as text exceed"):
+        QueryResult(found.arrow, size - 1).to_text()
+
+
+def test_values_that_python_or_json_lack_become_text_and_repeated_names_get_numbers() -> None:
+    query = "select 1::hugeint as a, interval 1 day as b, 'infinity'::date as a, date '2026-01-02' as a, 2 as a_1"
+    found = tables().query(query)
+    assert found.columns == ["a", "b", "a_2", "a_3", "a_1"]
+    assert found.rows == [(1, "1 day", "infinity", datetime.date(2026, 1, 2), 2)]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_job_has_the_rows_of_all_ranks_however_many_are_in_memory(
+    most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sql, "_IN_MEMORY", most)
+    query = "select rank, count(*), sum(duration_ns) from calls group by rank order by rank"
+    traces = made_ranks()
+    convert(traces[0], tmp_path / "stored.parquet")
+    expected = SqlTables(traces).query(query).rows
+    for sources in ([*traces.values()], [tmp_path / "stored.parquet", traces[1]]):
+        job = etplus.load(sources)
+        assert job.sql(query).rows == expected and job.select([1]).sql(query).rows == expected[1:]
+        assert job.part(steps="1").sql("select distinct rank from calls order by 1").rows == [(0,), (1,)]
 
 
 def test_results_convert_and_print() -> None:

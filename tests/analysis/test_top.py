@@ -20,20 +20,3 @@ def test_rows_are_in_order_and_add_up_over_traces(by: str) -> None:
         both = twice[row.name]
         assert (both.device_ns, both.host_ns, both.count) == (2 * row.device_ns, 2 * row.host_ns, 2 * row.count)
         assert both.share == row.share and both.mean_ns == row.mean_ns
-
-
-def test_device_time_is_that_of_all_gpu_events() -> None:
-    analysis = analysis_of(f"linked {GPU_SHAPED}")
-    whole = int(analysis.trace.gpu.dur.sum())
-    assert {by: sum(row.device_ns for row in top_table([analysis], by)) for by in ("kernel", "phase")} == {
-        "kernel": whole, "phase": whole,
-    }  # fmt: skip
-    (rank,) = top_table([analysis], "rank")
-    assert rank.device_ns == sum(use.busy_ns for use in analysis.device_use) and rank.name == "rank 0"
-
-
-def test_host_time_counts_without_a_gpu() -> None:
-    analysis = analysis_of("linked pairs/one_of_n")
-    rows = top_table([analysis], "operator")
-    assert not any(row.device_ns for row in rows) and rows[0].host_ns == max(row.host_ns for row in rows)
-    assert rows[0].share == pytest.approx(rows[0].host_ns / sum(row.host_ns for row in rows))

@@ -248,6 +248,27 @@ def test_a_fork_drops_the_observers_of_its_parent(
     forks._stop_in_child()
 
 
+def test_the_thread_of_libkineto_ends_before_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[object] = []
+
+    class Function(SimpleNamespace):
+        def __call__(self, *given: int) -> int:
+            log.append(given)
+            return 7
+
+    library = SimpleNamespace(
+        _ZN9libkineto12ConfigLoader8instanceEv=Function(), _ZN9libkineto12ConfigLoader10stopThreadEv=Function()
+    )
+    monkeypatch.setattr(forks.ctypes, "CDLL", lambda path: (log.append(path), library)[1])
+    made = forks._AtWork(SimpleNamespace(__file__="/x/torch/__init__.py"), None, [])
+    for at_work, platform, daemon in ((None, "linux", 0), (made, "darwin", 0), (made, "linux", 1), (made, "linux", 0)):
+        monkeypatch.setattr(forks, "_at_work", at_work)
+        monkeypatch.setattr(forks, "sys", SimpleNamespace(platform=platform))
+        monkeypatch.setattr(forks, "os", SimpleNamespace(environ={"KINETO_USE_DAEMON": ""} if daemon else {}))
+        forks._end_config_thread()
+    assert log == ["/x/torch/lib/libtorch_cpu.so", (), (7,)]
+
+
 def test_costs_are_those_above_an_empty_call(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000]
     monkeypatch.setattr(costs.time, "perf_counter_ns", lambda: clock[0])

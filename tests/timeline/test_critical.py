@@ -51,15 +51,6 @@ def test_the_path_goes_through_host_and_device() -> None:
     ]  # fmt: skip
 
 
-def test_bounds_are_the_busiest_stream_and_thread() -> None:
-    result = after(program().graph())
-    bounds = resource_bounds(result)
-    host = 230 - 130 + 3
-    assert bounds == {"busiest stream": 150_000, "busiest thread": host * 1000}
-    assert resource_bounds(after(program().graph(), "kernel:name=c*10"))["busiest stream"] == 200_000
-    assert resource_bounds(after(program().graph(), "op:beside*20"))["busiest thread"] == 400_000
-
-
 def test_the_chain_for_drawing() -> None:
     trace = program().document()
     chain = critical_chain(trace)

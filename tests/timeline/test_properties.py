@@ -19,7 +19,7 @@ from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_traces import Timeline
-from support import FIXTURE_PAIRS, examples, fixture_pair, gpu_traces, linked, shared_trace
+from support import examples, gpu_traces, linked, shared_trace
 
 FEW = examples(40)
 STEPS = st.lists(
@@ -60,11 +60,6 @@ def played(steps: Steps) -> Timeline:
     return trace
 
 
-@cache
-def fixture_graph(name: str) -> ReplayGraph:
-    return build_graph(link(*fixture_pair(name)))
-
-
 @FEW
 @given(STEPS, st.randoms(use_true_random=False))
 def test_slower_input_never_gives_an_earlier_time(steps: Steps, rng: random.Random) -> None:
@@ -97,15 +92,6 @@ def test_the_order_of_a_file_changes_nothing(steps: Steps, rng: random.Random) -
 def times_by_id(graph: ReplayGraph) -> dict[int, tuple[int, int]]:
     result = replay(graph, fit_constants(graph))
     return dict(zip(graph.trace.nodes.id.tolist(), zip(result.start, result.end, strict=True), strict=True))
-
-
-@pytest.mark.parametrize("name", FIXTURE_PAIRS)
-def test_fixtures_replay_as_they_were_measured(name: str) -> None:
-    graph = fixture_graph(name)
-    result = replay(graph, fit_constants(graph))
-    assert abs(result.makespan_ns / result.measured_ns - 1) <= 0.005
-    error = np.abs(result.start - graph.measured[graph.start])[graph.start >= 0]
-    assert error.mean() <= 0.01 * result.measured_ns
 
 
 MAKESPAN, STARTS = 0.003, 0.005

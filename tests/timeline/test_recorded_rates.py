@@ -20,7 +20,6 @@ from etplus.timeline.network_description import Network
 from etplus.timeline.network_file import (
     Sample,
     fit_network,
-    job_samples,
     read_calibration,
     read_network,
     write_networks,
@@ -96,13 +95,6 @@ def test_a_wait_that_ends_before_its_collective_does() -> None:
     waited = plain.nodes.dur[rows] > 100_000_000
     assert waited.sum() > 3
     assert np.all(np.abs(settled.nodes.dur[rows] - plain.nodes.dur[rows])[waited] < 500_000)
-
-
-def test_a_network_fitted_to_a_job_is_that_of_its_recording() -> None:
-    samples = job_samples(list(traces("tp", "100mbit")))
-    assert samples and all(0 < of.least_ns <= of.ns for of in samples)
-    fitted = fit_network(samples)
-    assert fitted.bandwidth == pytest.approx(networks()["100mbit"].bandwidth, rel=0.05)
 
 
 def test_a_network_fitted_to_collectives_of_nccl(tmp_path: Path) -> None:

@@ -1,58 +1,19 @@
 """What `etplus replay` shows of small traces, whole; errors of the base; communication that is not hidden."""
 
-import re
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from etplus.planning.costs.end_to_end import predict, predict_ranks
-from etplus.planning.costs.fitting import fit
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
-from etplus.timeline.graph_replay import replay
-from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_summary import BaseError, exposed_ns, start_error_ns, summarize
-from etplus.timeline.replay_text import render_full
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from made_traces import Timeline, after
-from support import ROOT, call, read_json
+from support import call, read_json
 from test_critical import program
-from test_graph_building import filled, stalled
-from test_iterations import steps
-from test_rank_coupling import rank
-from test_unknown import CASES
-
-SCREENS = ROOT / "tests" / "golden" / "replay.txt"
-"""What `shown` gives, written by `PYTHONPATH=tests:tests/timeline python tests/timeline/test_replay_summary.py`."""
-NUMBER = re.compile(r"[-+]?\d[\d,.]*%?")
-
-
-def shown() -> str:
-    """All numbers on the screen and in the tables of replays, with changes, ranks, steps, a full queue, and so on."""
-    graphs = {
-        "program": program().graph(), "stalled": stalled().graph(), "steps": steps([100, 100, 300, 100, 100], [9] * 5),
-        "a full queue": filled(150, 64).graph(), "other clocks": CASES["skew"].played()[0].graph(),
-        "a wrong base": build_graph(noisy(5)), "the host alone": steps([100, 100]),
-    }  # fmt: skip
-    found = {name: summarize(after(graph), fit_constants(graph)) for name, graph in graphs.items()}
-    graph, constants = graphs["program"], fit_constants(graphs["program"])
-    for change in ("cpu*0", "kernel:name=a*0.5"):
-        found[change] = summarize(after(graph, change), constants, before=after(graph), what_ifs=[change])
-    ranks = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
-    fitted = [fit_constants(graph) for graph in ranks]
-    found["ranks"] = summarize(replay(join_ranks(ranks), fitted), fitted)
-    found["notes"] = replace(found["program"], notes=("a note 1 " * 30, "a short one 2"))
-    texts = {f"{name}, {form}": text for name, one in found.items()
-             for form, text in (("short", one.to_text()), ("full", render_full(one)))}  # fmt: skip
-    return "".join(f"{name}: {' '.join(NUMBER.findall(text))}\n" for name, text in texts.items())
-
-
-def test_screens_and_tables() -> None:
-    assert shown() == SCREENS.read_text()
 
 
 def test_the_numbers_of_a_replay() -> None:
@@ -146,20 +107,3 @@ def test_a_what_if_on_a_wrong_base_is_refused(tmp_path: Path) -> None:
     forced = call(*words, "--force")
     assert forced.returncode == 0 and b"UNRELIABLE" in forced.stdout
     assert not read_json(out)[-1]["base_error"]["reliable"]
-
-
-def test_ranks_predicted_together_have_one_base() -> None:
-    documents = [noisy(5)] * 2
-    model = fit(documents)
-    for change in ({}, {"device": "H100 SXM"}):
-        if change:
-            with pytest.raises(UsageError, match="--force"):
-                predict_ranks(documents, model, **change)
-        done = predict_ranks(documents, model, force=True, **change)
-        assert not done.base.reliable and done.to_dict()["base_error"] == done.base.to_dict()
-    with pytest.raises(UsageError, match="--force"):
-        predict(documents[0], model, changed=True)
-
-
-if __name__ == "__main__":
-    SCREENS.write_text(shown())

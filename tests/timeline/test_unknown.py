@@ -90,14 +90,6 @@ def test_changes_give_what_the_program_would_have_given(program: Program) -> Non
     assert any("nothing in the trace explains" in note for note in numbers["notes"]) == bool(waits)
 
 
-def test_a_removed_call_waits_for_nothing() -> None:
-    program = Program(opening=OPENING)
-    trace = program.played()[0]
-    trace.op("outer", 40, OPENING + 15)
-    graph = trace.graph()
-    assert after(graph, "remove op:outer").makespan_ns < after(graph).makespan_ns - OPENING * 1000
-
-
 def test_noise_does_not_count_as_unknown_waits() -> None:
     rng = random.Random(5)
     trace, now, free = Timeline(), 0.0, 0.0

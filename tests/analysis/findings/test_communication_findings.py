@@ -6,9 +6,13 @@ Modules: communication_findings, analysis.findings.stragglers, rank_times.
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import pytest
-from etplus.analysis.findings import Case, Findings, find_findings, stragglers
+from etplus.analysis.findings import Case, Findings
+from etplus.analysis.findings.rank_times import uncovered
 from etplus.linker import link
+from etplus.trace.intervals import union
+from kept_findings import find_findings
 from made_jobs import JOBS, RECORDED, Job, Play, Rank, ddp
 from simulator import ALL_REDUCE, Network
 
@@ -112,13 +116,6 @@ def test_a_straggler_is_named_with_its_kernel_since_when_and_what_it_costs():
     assert not found(even, FAST).all
 
 
-@pytest.mark.parametrize(("limit", "value"), [("FEWEST", 10**6), ("OF_ALL_WAITING", 1.0)])
-def test_a_rank_is_late_often_and_causes_most_of_the_waiting_or_it_is_no_straggler(monkeypatch, limit, value):
-    monkeypatch.setattr(stragglers, limit, value)
-    findings = found.__wrapped__(Job(ddp, 4, of=SlowRank), FAST)
-    assert not {"straggler", "unlike-work"} & {finding.id for finding in findings}
-
-
 class MoreWork(Rank):
     """One rank does each forward product twice."""
 
@@ -139,3 +136,10 @@ def test_a_rank_alone_says_that_waiting_for_others_may_be_part_of_it():
     et, kineto = UNBUCKETED.texts(waits=True, network=SLOW)[0]
     finding = only(find_findings(Case([link(et, kineto)])), "exposed-communication")
     assert "waits for late ranks" in finding.evidence[0].text
+
+
+def test_uncovered_time_is_counted_ns_by_ns():
+    busy = union(np.array([2, 8]), np.array([4, 9]))
+    begin, end = (side.reshape(-1) for side in np.triu_indices(12))
+    wanted = [sum(not (2 <= ns < 4 or ns == 8) for ns in range(a, b)) for a, b in zip(begin, end, strict=True)]
+    assert uncovered(busy, begin, end).tolist() == wanted

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import etplus
@@ -26,6 +27,7 @@ from etplus.analysis.findings import (
     where_of,
 )
 from etplus.analysis.findings.module_paths import place_of
+from etplus.analysis.findings.ranks_of_case import worst_rank
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
@@ -198,3 +200,24 @@ def test_two_findings_have_a_joint_gain_and_the_most_at_stake_is_replayed_first(
     monkeypatch.setattr(pricing, "MOST_REPLAYS", 1)
     only(candidate("less", 10**8, "cpu*0.5"), candidate("more", 10**9, "cpu*0.5"))
     assert {one.id: one.gain is not None for one in trace.findings()} == {"more": True, "less": False}
+
+
+def test_the_worst_rank_is_shown_with_the_changes_of_all() -> None:
+    def placed(line: str, cost: int | None) -> Candidate:
+        return replace(candidate("a", cost, f"cpu*{cost}"), where=Where(source=line))
+
+    found = [[placed("x", 5)], [placed("x", 3), placed("y", 4)], [], [placed("y", None), placed("z", 1)]]
+    case: Any = SimpleNamespace(traces=found, graph=SimpleNamespace(ranks=[4, 5, 6, 7]))
+
+    def worst() -> list[tuple[Any, ...]]:
+        every = list(worst_rank(case, lambda of: found[of.number]))
+        return [(one.title, one.where.rank, [change.what_if for change in one.interventions]) for one in every]
+
+    assert worst() == [
+        ("a (rank 5; found on 2 of 4 ranks)", 5, ["cpu*5", "cpu*3"]),
+        ("a (rank 5; found on 2 of 4 ranks)", 5, ["cpu*4", "cpu*None"]),
+    ]
+    del found[1][0], found[3][1]
+    assert worst() == [("a (rank 4; found on 3 of 4 ranks)", 4, ["cpu*5", "cpu*4", "cpu*None"])]
+    case.traces = found[:1]
+    assert worst() == [("a", None, ["cpu*5"])]

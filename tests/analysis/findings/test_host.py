@@ -5,12 +5,13 @@ Modules: analysis.findings.host, host_work.
 
 import numpy as np
 import pytest
-from etplus.analysis.findings import Case, Finding, Findings, builtin, find_findings
+from etplus.analysis.findings import Case, Finding, Findings
 from etplus.analysis.findings.host import host_gaps
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import HOST
 from etplus.timeline.untraced import recording_costs, without_recording
 from etplus.trace.trace import Trace
+from kept_findings import find_findings
 from made_traces import Timeline
 from support import linked
 
@@ -215,11 +216,6 @@ def test_steps_without_a_duration_have_no_time_outside_of_operators() -> None:
         trace.op(f"ProfilerStep#{step}", 1000 * step, 0, category="user_annotation")
         trace.op("aten::mm", 1000 * step + 5, 100)
     assert "python-overhead" not in ids(trace.document())
-
-
-def test_ids_are_unique_and_all_findings_named() -> None:
-    names = [detector.id for detector in builtin.BUILT_IN]
-    assert len(set(names)) == len(names) and all(name == name.lower() and " " not in name for name in names)
 
 
 def test_host_work_gives_back_what_recording_cost() -> None:

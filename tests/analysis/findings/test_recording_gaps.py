@@ -1,8 +1,9 @@
 """What a recording lacks: said last, and only of traces of which something else is said."""
 
-from etplus.analysis.findings import Candidate, Case, Findings, find_findings
+from etplus.analysis.findings import Candidate, Case, Findings
 from etplus.analysis.findings.recording_gaps import IncompleteRecording
 from etplus.linker import link
+from kept_findings import find_findings
 from made_jobs import Job, ddp
 from made_traces import kernel, kineto_of, launch, op
 from simulator import Network
@@ -35,11 +36,6 @@ def test_beside_few_findings_it_is_a_note() -> None:
     few = found(1, et=False)
     assert "incomplete-recording" not in {finding.id for finding in few} and len(few)
     assert any(note.startswith("not recorded: ") for note in few.notes)
-
-
-def test_a_trace_without_problems_has_none() -> None:
-    nothing = found(1000, et=False)
-    assert not nothing.all and not nothing.notes
 
 
 def test_shapes_and_ranks_that_are_recorded_are_not_missed() -> None:

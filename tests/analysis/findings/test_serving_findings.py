@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
-from etplus.analysis.findings import Case, Finding, Findings, find_findings
-from etplus.analysis.findings.serving_findings import SERVING
+from etplus.analysis.findings import Case, Finding, Findings
 from etplus.linker import link
+from kept_findings import find_findings
 from made_jobs import COMPUTE, RECORDED, Job, Play, Rank
 from made_traces import MadeDevice
 from served import Batch
@@ -119,10 +119,6 @@ def test_decode_far_from_its_roofline_gains_what_kernels_near_it_take() -> None:
     law = 4 * 6 * 40_000 * (1 / 0.2 - 1 / 0.7)  # of kernels at 70% of the bandwidth
     assert finding.gain.ns == pytest.approx(law, rel=0.3)
     assert "decode-roofline" not in ids(products(0.7))
-
-
-def test_engines_without_problems_raise_nothing() -> None:
-    assert not ids(found(job(of_batches([DECODE] * 20)))) & {detector.id for detector in SERVING}
 
 
 def late(steps: int, wait: int, rank: Rank) -> Play:

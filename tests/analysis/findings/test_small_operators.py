@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus import link
-from etplus.analysis.findings import Case, Finding, find_findings
+from etplus.analysis.findings import Case, Finding
 from etplus.analysis.findings.small_operators import operator_loops
 from etplus.analysis.findings.work_items import work_items
 from etplus.trace.trace import Trace
+from kept_findings import find_findings
 from made_jobs import Job, Play, Rank
 from made_traces import MadeDevice
 

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.analysis.findings import Case, Finding, Findings, find_findings
+from etplus.analysis.findings import Case, Finding, Findings
 from etplus.analysis.findings.step_outliers import _advice
 from etplus.linker import link
+from kept_findings import find_findings
 from made_jobs import RECORDED, Job, Play, Rank
 
 STEPS, ODD, LAYERS = 8, 5, 6
@@ -61,12 +62,6 @@ def test_a_longer_step_is_named_with_what_is_longer_in_it(odd: Callable[[Rank], 
     assert finding.gain is not None
     assert finding.gain.ns == pytest.approx(law(odd), rel=0.3)
     assert finding.gain.low_ns <= law(odd) <= finding.gain.high_ns
-
-
-def test_what_takes_longer_is_named() -> None:
-    assert only(found(slow_kernel)).where.kernel == "void aten::mm_kernel()"
-    assert "is called 10 times instead of 6" in only(found(slow_kernel)).title
-    assert only(found(slow_host)).where.operator == "aten::to"
 
 
 def test_equal_steps_are_no_finding() -> None:

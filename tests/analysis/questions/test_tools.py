@@ -216,3 +216,11 @@ def test_traces_are_a_job_if_their_ranks_differ(job: ServedTraces) -> None:
     assert list(alike.traces) == [0, 1] and not alike.job
     assert ServedTraces({0: job.traces[0], 1: job.traces[1]}, job=True).job
     assert list(ServedTraces.of([job.traces[2], job.traces[0], job.traces[1]]).traces) == [0, 1, 2]
+
+
+def test_results_of_whole_traces_and_of_the_latest_steps_stay() -> None:
+    served = ServedTraces({0: linked(PAIR)})
+    keys: list[tuple[object, ...]] = [("whole", None), *((number, "steps") for number in range(14))]
+    for key in keys:
+        assert served._kept(key, lambda key=key: key) == key  # type: ignore[misc]
+    assert [*served._made] == [keys[0], *keys[2:]] and served._kept(keys[0], tuple) == keys[0]
