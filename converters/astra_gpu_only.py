@@ -31,7 +31,7 @@ from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
-# In `asked`, this key stands for the time after the last computation.
+# In `asked`, this key holds the waits after the last computation.
 _END = -1
 
 
@@ -88,9 +88,9 @@ class _Folding:
         self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV and not comm.aside))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
-        self.chain_end, self.chain_id = [0], [0]  # ends and ids of the nodes in the chain; (0, 0) is the start
+        self.chain_end, self.chain_id = [0], [0]  # end and id of each node in the chain; both start with 0
         self.chain_at: dict[int, int] = {}  # Maps the row of a computation to its index in the chain.
-        self.comm_end: dict[int, int] = {}  # Maps the row of a communication to its end.
+        self.comm_end: dict[int, int] = {}  # Maps the row of each communication to its end time.
         self.comm_id: dict[int, int] = {}
         self.sent: SimNode | None = None  # the most recently yielded communication
         self.last_comm = 0  # row of the last collective or send
@@ -288,7 +288,7 @@ class GpuWaits:
 
     Attributes:
         on_gpu: maps a computation to the communications that its stream waits for.
-        through_host: maps a computation to the communications and GPU events that the host awaits before it submits it.
+        through_host: maps a computation to the communications and GPU events that the host awaits before submitting it.
         inside: maps an operator to the communications on the host that it waits for while it runs.
         asked: maps a computation to its waits on the host as (start in ns, awaited row). `_END` has all later waits.
         before_comm: maps a communication to the computations that its stream waits for.
@@ -324,7 +324,7 @@ def _through_host(
     edges = np.stack([source, target], axis=1)
     on_gpu = nodes.kind[source] == GPU
     since = np.where(on_gpu, nodes.end[target], nodes.ts[target])
-    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # The host does not wait for a communication that has ended.
+    cost = on_gpu | (nodes.end[source] > nodes.ts[target])  # The host does not wait for a source that has ended.
     asked = np.where(cost, nodes.ts[target], nodes.ts[source])
     unread = np.setdiff1d(np.flatnonzero(communicates & (nodes.kind != GPU)), source)
     source, since = np.concatenate([source, unread]), np.concatenate([since, nodes.end[unread]])
@@ -385,7 +385,7 @@ def submitted(trace: Trace) -> IntColumn:
     launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
     latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
-    free = np.full(len(trace), -1, np.int64)  # when each row's last GPU dependency ends
+    free = np.full(len(trace), -1, np.int64)  # end time of each row's last GPU dependency
     np.maximum.at(free, target, nodes.end[source])
     free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)

@@ -30,7 +30,7 @@ from .collectives import Agreement, Communication
 _LEAST_BYTES = 4
 _MOST_BYTES = 2**53
 _PROBE = 1 << 40
-# If the simulated time deviates from the wanted time by at most this share, the communication keeps its size.
+# A communication keeps its size if its simulated time is within this fraction of the target time.
 _CLOSE = 1e-3
 
 

@@ -23,7 +23,7 @@ from .chakra import CHAKRA_VERSION, COMP, ROWS
 from .collectives import Communication, comm_attributes, comm_node_type
 from .node_work import roofline_work, work_columns
 
-# `SimNode.row` has this value if the node is a delay, during which the GPU waited for the host.
+# `SimNode.row` has this value if the node is a delay in which the GPU waits for the host.
 DELAY = -1
 # `SimNode.row` has this value if the node represents the time before a rank starts.
 START = -2
@@ -74,7 +74,7 @@ def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntCol
     if roofline is not None:
         num_ops, size = (np.where(computing, column, -1) for column in roofline_work(num_ops, size, micros, roofline))
     rows = np.maximum(rows, 0)
-    # `fold` shortens overlapping computations; rounding alone changes a duration by less than 1 µs.
+    # Rounding changes a duration by less than 1 µs. If the difference is larger, `fold` has shortened the computation.
     exact = real & computing & (np.abs(trace.nodes.dur[rows] - 1000 * micros) < 1000)
     on_gpu = real & (trace.nodes.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)

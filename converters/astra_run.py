@@ -65,7 +65,7 @@ def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str
         output = _simulate(binary, files, groups, network)
         finished = {int(rank): int(ns) for rank, ns in _FINISHED.findall(output)}
         ran = {int(rank): int(done) for rank, _, _, done, _ in _NODES.findall(output)}
-        # The simulator does not have the library's algorithms, so it runs rings instead.
+        # The simulator does not implement the communication library's algorithms, so it uses rings instead.
         ends = rank_ends(scans, groups, replace(network, library=None))
         replayed: Sequence[int | None] = ends or [None] * len(files)
         results[name] = [

@@ -45,7 +45,7 @@ class Substitute(NamedTuple):
 
 
 # A substitute moves the same number of bytes through the busiest link (the root's) as the original collective.
-# A broadcast or reduce moves its size, a gather or scatter moves n − 1 shares (doc/PERFORMANCE.md in nccl-tests).
+# A broadcast or reduce moves its size; a gather or scatter moves n − 1 ranks' parts (doc/PERFORMANCE.md in nccl-tests).
 # In ASTRA-sim's ring (astra-sim/system/collective/Ring.cc), each rank sends n − 1 times the size of an all-gather.
 # In the same ring, each rank sends only (n − 1)/n times the size of a reduce-scatter.
 SUBSTITUTES: dict[int, Substitute] = {
@@ -106,7 +106,7 @@ def for_simulator(agreement: Agreement) -> Agreement:
     return _in_turn(replace(agreement, ranks=ranks, groups=groups))
 
 
-# ASTRA-sim matches a collective of all ranks by the number of collectives before it in any process group.
+# To match a collective of all ranks, ASTRA-sim counts the collectives before it, including other process groups.
 _OWN_GROUP = (
     "the set lists all ranks as a process group, because ASTRA-sim matches collectives of all ranks by the number of "
     "earlier collectives, and this number differs between ranks"

@@ -40,7 +40,7 @@ _WHOLE = "record it again; all other commands read the undamaged part"
 
 @dataclass(frozen=True)
 class Augmented:
-    """Numbers of written GPU events (all, with FLOPs, with bytes) and counter values, and `damage` in the input."""
+    """Counts of the written GPU events (total, with FLOPs, with bytes) and counter values, and the input's `damage`."""
 
     events: int
     with_flops: int
@@ -74,7 +74,7 @@ def augment(
     """
     blob = known_header(load_bytes(source, progress=progress))
     whole = parse_trace(blob, progress=progress)
-    gpu = whole.gpu.take(whole.gpu.source >= 0)  # Other GPU events are not nodes.
+    gpu = whole.gpu.take(whole.gpu.source >= 0)  # Only GPU events that are nodes have a source.
     trace = whole.with_tables(replace(whole.tables, gpu=gpu))
     shown = None if part is None else part(whole)
     added: list[bytes] = []

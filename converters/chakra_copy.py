@@ -100,7 +100,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
     ids, needed, repeats = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], False
     for messages in blocks:
         heads = node_heads(messages)
-        if heads is None:  # A node repeats a dependency or has an unusual field order.
+        if heads is None:  # At least one node repeats a dependency or has an unusual field order.
             repeats = True
             nodes = [node for node, _ in messages.nodes()]
             ids.append(np.array([node.id for node in nodes], np.uint64))

@@ -41,19 +41,19 @@ from ..trace.trace import Trace
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
-# Rounding to µs may make events overlap by up to this time. The earlier event is then shortened.
+# Rounding to µs may make two events overlap by up to this many ns. The earlier event is then shortened.
 _OVERLAP_NS = 1000
 _LEAST_NS = 1
 _FOREVER = 2**62
 _TRACKS_PER_PROCESS = 100_000
-# Number of flow ids that are reserved for each rank. Correlation ids (32 bits) are smaller.
+# Number of flow ids that are reserved for each rank. Every 32-bit correlation id fits in this range.
 _FLOWS_PER_PROCESS = 1 << 32
 # Process id of the program if its own id is unknown or identical to a device number.
 _PROGRAM = 1_000_000
 # The sort index of a device is its number plus this value, as in Kineto, so that devices come after programs.
 _GPU_SORT = 5_000_000
 _PROCESS = {"name": "process_name", "sort_index": "process_sort_index", "labels": "process_labels"}
-# Maps an edge kind to the flow category that Kineto uses for it. Kineto does not write other edges.
+# Maps an edge kind to the flow category that Kineto uses for it. Kineto writes no other kinds of edges.
 _KINETO_FLOWS = {"launch": "ac2g"}
 
 

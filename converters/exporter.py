@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ..trace.brief import brief
 from .traces import Traces
 
-# An exporter accepts one trace, ranks of one job, or any traces.
+# An exporter accepts a single trace, the ranks of one job, or several unrelated traces.
 Inputs = Literal["one", "ranks", "traces"]
 # Graphviz renders images with these file extensions.
 PICTURES = (".svg", ".pdf", ".png")

@@ -39,7 +39,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
 Algorithm = Literal["ring", "direct"]
-# A rank gets this many times the cpus that its latencies need, because more of them can overlap on another network.
+# Each rank gets this many times the cpus that its latencies need, because more latencies may overlap on other networks.
 _SPARE = 4
 _FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
 _EARLY = "waits that began before their dependencies ended, attached to an earlier operation"
@@ -115,7 +115,7 @@ class _Schedule:
         self.met = _meetings(graph)
         self.rank_of_point = _ranks_of_points(graph)
         lanes, self.lane_of_edge = _lanes(graph, self.rank_of_point)
-        self.joins = lanes  # index of each rank's cpu for operations without duration
+        self.joins = lanes  # index of the cpu that each rank uses for zero-duration operations
         self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
         self.extra = [0] * len(graph.traces)
         self.numbers = ranks_of(graph.traces)
@@ -126,7 +126,7 @@ class _Schedule:
         self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
         self.tag = 0
-        self.after: dict[tuple[int, int], list[int]] = {}  # Maps (rendezvous, rank) to the operations that end it.
+        self.after: dict[tuple[int, int], list[int]] = {}  # maps (rendezvous, rank) to the rendezvous's last operations
         self.counts: Counter[str] = Counter()
 
     def ranks(self) -> tuple[list[_GoalRank], Counter[str]]:

@@ -259,7 +259,7 @@ class Graph:
             yield from part.edges()
 
 
-# Maps (has times, is a GPU event) to the names of the node's attributes.
+# Maps a pair of flags (the node has times, the node is a GPU event) to the names of the node's attributes.
 _ATTRIBUTES = {
     (timed, gpu): ("name", "kind", *(("ts_ns", "dur_ns") if timed else ()), "stream" if gpu else "thread")
     for timed in (False, True)

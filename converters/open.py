@@ -23,7 +23,7 @@ from .folder import InputPair
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
 
-# In this entry-point group, each name of a format refers to a `Reader` instance or to a class without arguments.
+# In this entry-point group, a format's name refers to a `Reader` instance or to a class that needs no arguments.
 GROUP = "etplus.readers"
 
 _ET = re.compile(r"\.et(?:\.gz)?$")

@@ -29,11 +29,11 @@ from .exporter import Conversion
 if TYPE_CHECKING:
     from ..analysis.counters import Counter
 
-# TracePacket.SequenceFlags: the packet restarts its sequence, or the packet uses names that earlier packets interned.
+# TracePacket.SequenceFlags: the packet restarts its sequence, or it uses names that earlier packets interned.
 _CLEARED, _NEEDED = 1, 2
 _REALTIME, _BOOTTIME = 1, 6
 _STAGES = {kind: name for name, kind in CATEGORIES.items()}
-# Renames some of PyTorch's arguments, because the viewer expects numbers under their original names.
+# The viewer expects numbers in arguments with these names, but here they are strings, so they get other names.
 _FIELDS = {"device": "device id", "context": "context id", "stream": "stream id"}
 # Largest process or thread id. The format stores ids as int32.
 _INT32 = 0x7FFFFFFF

@@ -20,7 +20,7 @@ from ..timeline.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings
 from .preflight_rank import CommTable, RankScan
 
-# Number of the process group of all ranks in Chakra files.
+# In Chakra files, the process group of all ranks has this number.
 ALL_RANKS = 0
 _SHOWN_OF_A_CYCLE = 6
 

@@ -36,7 +36,7 @@ _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MOST_BYTES = 2**53
-_MOST_MICROS = 2**53 // 1000  # A double holds this time in ns exactly. In tests, ASTRA-sim stopped near 2**63 ns.
+_MOST_MICROS = 2**53 // 1000  # A double can hold this time in ns exactly. In tests, ASTRA-sim stopped near 2**63 ns.
 _MANY_READY = 20_000  # In tests, ASTRA-sim became very slow at about 20,000 ready nodes.
 
 
@@ -408,7 +408,7 @@ def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
         turn[node] = number
     for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
         needs[target].append(source)
-    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication including each node, and before it
+    latest, waits = [-1] * graph.count, [-1] * graph.count  # last communication up to each node, and before each node
     for node in order.tolist():
         waits[node] = max((latest[needed] for needed in needs[node]), default=-1)
         latest[node] = max(waits[node], turn[node])

@@ -17,8 +17,8 @@ from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions, with_gz
 from .traces import Traces
 
-# In this entry-point group, each name of a format refers to an exporter.
-# The exporter is an `Exporter` instance or a class without arguments.
+# In this entry-point group, a format's name refers to an exporter.
+# The exporter is an `Exporter` instance or a class that needs no arguments.
 GROUP = "etplus.exporters"
 
 

@@ -29,7 +29,7 @@ _STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
 
 @dataclass(frozen=True)
 class Engine:
-    # Creates an executor that can run a number of parallel tasks. The `with` block of an executor waits for all tasks.
+    # Creates an executor that runs the given number of tasks in parallel. Its `with` block waits for all tasks.
     open: Callable[[int], AbstractContextManager[Executor]]
     window: int | None = None  # maximum number of submitted tasks; None submits all tasks at once
     reopen: bool = False  # True if a new executor can replace a broken one

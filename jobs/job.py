@@ -158,7 +158,7 @@ class Job(Suggests):
         the job lacks are ignored. All trace files are read to find their ranks, but only selected stored columns."""
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
         known, sources = self._chosen.ranks, self._chosen.sources
-        if self._found is not None:  # an earlier question has read the ranks of all files
+        if self._found is not None:  # an earlier query has already read the ranks from all files
             sources = tuple(source for rank, source in zip(self._found, sources, strict=True) if rank in wanted)
         return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
 

@@ -35,7 +35,7 @@ class ClockOffset(RecordStruct, frozen=True):
     """Time by which the clock of a rank is ahead of the clock of its reference rank."""
 
     rank: int
-    reference: int  # reference rank; ranks that collectives connect share it
+    reference: int  # reference rank, shared by all ranks that collectives connect
     offset_ns: int  # subtract this number of ns from the rank's times
     spread_ns: int  # median deviation of the collectives from this offset
     collectives: int  # number of collectives used for the estimate
@@ -53,7 +53,7 @@ class GroupCounts(RecordStruct, frozen=True):
 class Mismatch(RecordStruct, frozen=True):
     """A collective that does not match on all ranks of its group."""
 
-    # "missing": not on all ranks. "size", "order" and "type": size, position or kind of collective differs.
+    # "missing": some ranks lack the collective. "size", "order" or "type": its size, position or kind differs.
     kind: Literal["missing", "size", "order", "type"]
     group: str  # name of the group, "" for all ranks
     group_ranks: tuple[int, ...]  # ranks in the group
@@ -95,7 +95,7 @@ class RankPair(RecordStruct, frozen=True):
     bytes: int  # total size of the matched messages
     unmatched_sends: int = 0  # number of sent messages without a matching receive
     unmatched_receives: int = 0  # number of received messages without a matching send
-    other_size: int = 0  # number of pairs with different sizes
+    other_size: int = 0  # number of messages that were sent and received with different sizes
     nodes: tuple[tuple[int, int], ...] = ()  # [rank, node id] of communications without a partner of the same size
 
 

@@ -13,7 +13,7 @@ from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, RankResul
 
 _WIDTH = 79
 _LISTED = 20
-_SCREEN = 3  # maximum number of failed ranks, of warnings and of notes on the screen
+_SCREEN = 3  # The screen shows at most this many failed ranks, this many warnings and this many notes.
 _WAITS = 3
 _CLOCKS, _LATE = 8, 12
 

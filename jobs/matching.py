@@ -223,12 +223,12 @@ class CollectiveSequence:
 class LineUp:
     """Maps positions in the common sequence of collectives to positions in the sequence of one rank."""
 
-    at: IntColumn  # the rank's position for each common position, −1 if kind or size differs
+    at: IntColumn  # the rank's position for each common position, −1 if no collective matches
     # Maps common positions to collectives of the rank with the same position, but a different kind or size.
     other: dict[int, int] = field(default_factory=dict)
     # Maps common positions to collectives of the rank with the same kind and size, but a different position.
     moved: dict[int, int] = field(default_factory=dict)
-    # Extra collectives of the rank, each with the next position in the common sequence.
+    # The rank's extra collectives, each paired with the next position in the common sequence.
     extra: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -298,7 +298,7 @@ def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
     spare = len(b) - len(a)
     came = np.zeros((len(a), spare + 1), np.int64)
     total = np.zeros(spare + 1, np.int64)
-    for i, time in enumerate(a.tolist()):  # total[s] is the least sum for a[:i] with s skipped elements of b
+    for i, time in enumerate(a.tolist()):  # total[s] is the smallest sum for a[:i] if s elements of b are skipped
         so_far = np.minimum.accumulate(total)
         came[i] = np.maximum.accumulate(np.where(total == so_far, np.arange(spare + 1), 0))
         total = so_far + np.abs(b[i : i + spare + 1] - time)

@@ -22,7 +22,7 @@ from ..trace.printable import csv_cell, few, text_of_cell
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_MAX_UNKNOWN = 1024  # Elimination takes quadratic time, so it is skipped for more files than this.
+_MAX_UNKNOWN = 1024  # Elimination takes quadratic time, so it is skipped if there are more files.
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def from_manifest(source: str) -> Pairing:
     """Read a manifest: a CSV file with the columns rank, et and kineto, or a JSON list of objects with these keys."""
     blob = load(source)
     try:
-        # not decoded in schemas/, because only batches read manifests and because they may be CSV
+        # not decoded in schemas/, because only batches read manifests and because manifests may be CSV files
         if blob.data.lstrip().startswith(b"["):
             rows = msgspec.json.decode(blob.data, type=list[_ManifestRow])
         else:

@@ -71,5 +71,5 @@ def exclusive_durations(calls: CpuCalls) -> IntColumn:
     parents = calls.parent[children]
     inside = np.minimum(calls.end[children], calls.end[parents]) - calls.ts[children]
     covered = np.zeros(len(calls), np.int64)
-    np.add.at(covered, parents, inside)  # np.bincount would add float64 values: inexact above 2**53
+    np.add.at(covered, parents, inside)  # np.bincount adds in float64, so it is inexact above 2**53
     return calls.end - calls.ts - covered

@@ -44,7 +44,7 @@ CaptureSource = Source | tuple[Source, Source]
 PairLink = Callable[[Source, Source], Trace]
 
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
-# These runtime calls add nodes that do device work to a graph. During capture they have no device event.
+# During capture, these runtime calls add device work to a graph as nodes, so the trace has no GPU events for them.
 _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|Memset)\w*")
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
@@ -68,7 +68,7 @@ class Capture:
     kernel: list[str | None]  # `kernel_key` for each launch; None if the capture does not record the kernel
     grid: IntColumn  # grid and block for each launch, shape (n, 2, 3); −1 if not recorded
     op: IntColumn  # position of the innermost call around each launch; −1 if there is none
-    name: list[str]  # the calls around launches, in order: name, kind and parent; see `CapturedGraphs`
+    name: list[str]  # name, kind and parent of the calls around launches, in order; see `CapturedGraphs`
     kind: npt.NDArray[np.int8]
     parent: IntColumn
     of_graph: IntColumn  # number of the graph that was being captured during each call; −1 if there was none

@@ -21,7 +21,7 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
-# These calls (over half of all) neither access elements nor allocate storage, even if their schema claims it.
+# These calls (over half of all calls) neither access elements nor allocate storage, even if their schema says so.
 # They are views, queries of tensor properties, and records that autograd and DDP add around other calls.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"
@@ -36,7 +36,7 @@ _IDLE = re.compile(
 _STORAGE_ONLY = re.compile(r"aten::(?:(?:new_)?empty(?:_\w+)?|_?resize\w*_|set_)")
 # These calls read only the shape and type of their inputs.
 _SHAPE_ONLY = re.compile(r"aten::(?:\w+_like|new_\w+)")
-# These calls write inputs that no schema marks: record_param_comms, and names with a trailing underscore.
+# These calls write to inputs that no schema marks: record_param_comms, and names with a trailing underscore.
 _IN_PLACE = re.compile(r"record_param_comms|.*[^_]_(?:\.\w+)?")
 # These calls run unknown kernels that may write all their arguments.
 _WRITES_ALL = re.compile(r"triton_\w+")

@@ -34,7 +34,7 @@ class Dependencies(NamedTuple):
     inter_thread_dep: dict[int, int]
     sync_dep: dict[int, list[int]]  # maps each ET node to the GPU nodes that must end before it starts; all are places
     inferred: list[tuple[int, int]]  # edges that are not recorded but inferred from calls, tensors or times
-    contradicted: dict[str, int]  # number of edges per kind dropped because they contradict the measured order
+    contradicted: dict[str, int]  # number of edges dropped because they contradict the measured order, by kind
     # Number of synchronization records that name an unknown stream or event, plus graph arrows to unknown nodes.
     unresolved: int
     clock_skew_ns: int  # a `sync` edge may contradict the measured order by up to this many ns; see `Waits`
@@ -237,7 +237,7 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
 
 def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
     """Return pairs of positions in `linked.nodes`: a host collective, and the first call on each thread that reads its
-    output. A call that reads it during the collective is part of the collective: the backend copies its buffers."""
+    output. Calls that read the output during the collective are the backend's copies and belong to the collective."""
     if not any(map(HOST_COLLECTIVE.fullmatch, linked.et.names)):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     start, end = linked.node_times

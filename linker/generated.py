@@ -35,7 +35,7 @@ from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .join import Join
 
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
-# Number of events to sample per name. If Triton launched any of them, all events with this name are read.
+# Number of events to sample per name. If Triton launched any sampled event, all events with its name are read.
 _SAMPLES = 3
 
 
@@ -46,7 +46,7 @@ class CodeOrigins:
     kernels: tuple[GeneratedKernel, ...]
     place: IntColumn  # places of the nodes that run a generated kernel
     kernel: IntColumn  # the kernel that each node runs, as a position in `kernels`
-    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # maps evidence kinds (see `Stacks`) to stacks by place
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]]  # stacks, keyed by evidence (see `Stacks`), then by place
     summary: dict[str, Any] | None  # the `etplus.compiled` object, None if there are no compiler files
 
     __repr__ = brief
@@ -191,7 +191,7 @@ def _args_of(events: EventTable, rows: IntColumn) -> Iterable[tuple[list[int], N
 _REGION, _GRAPH = "Torch-Compiled Region: ", "## Call CompiledFxGraph "
 _FORWARD, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
-# These kernels in `torch._inductor.kernel` have a different name than their operator.
+# In `torch._inductor.kernel`, these kernels have different names than their operators.
 _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
 _BIASED = "extern_kernels.bias_addmm"
 # Reasons why etplus does not know which kernels a compiled graph's call ran.
@@ -216,7 +216,7 @@ class CompiledCalls:
     kernel: IntColumn  # the kernel that each call runs, as a position in `kernels`
     kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]  # each kernel and the graph that contains it
     graph_calls: int  # number of calls of compiled graphs in the trace
-    refused: dict[str, int]  # maps each reason to the number of calls of compiled graphs that were not matched
+    refused: dict[str, int]  # number of unmatched calls of compiled graphs, keyed by the reason
 
 
 def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:

@@ -57,7 +57,7 @@ class Waits(NamedTuple):
     released: IntColumn  # the first linked operator after the call that waited (position in `EtCalls`)
     inferred: set[tuple[int, int]]  # those waits that are inferred and not recorded, as pairs of places
     unresolved: int  # number of records that name a stream or event that is not in the trace
-    # Longest time by which a waiting call seems to return before its event ended (the clocks differ).
+    # Longest time by which a waiting call seems to return before its event ends, because the clocks differ.
     clock_skew_ns: int
 
 

@@ -33,7 +33,7 @@ Kind = Literal[
 Weight = Literal["proves", "refutes", "stated", "unknown"]
 
 _ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
-# Lower process ids do not identify a run, because containers number processes from 1. Machines exceed this in a day.
+# Lower process ids do not identify a run, because containers number processes from 1. Hosts exceed it within a day.
 _SMALL_PID = 4096
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 # The ET records its time in whole seconds, rounded down.

@@ -129,7 +129,7 @@ def _flow_starts(
 def _launching_ops(
     kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, wanted: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, IntColumn]:
-    if not kineto.modern:  # older files write the correlation; it may be another op's id
+    if not kineto.modern:  # older files write the correlation id here; it may equal another operator's id
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     events = kineto.events
     at = positions(events.external_id[calls.row], events.external_id[rows])
@@ -142,7 +142,7 @@ class Join(TracePair):
     """A matched pair of traces. Columns refer to GPU events and runtime calls by position in either trace's tables.
     Every row of the linked trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
-    match: Match  # for each node in `nodes`, its linked call
+    match: Match  # the linked call of each node in `nodes`
     node_of_call: IntColumn  # each call's linked node, as a position in `nodes`; −1 if it has none
     attachment: Attachment  # the launch of every GPU event
     gpu_row: IntColumn  # event rows of the attached GPU events, in order of GPU start

@@ -244,7 +244,7 @@ class LinkedRows:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])
             values[at] = self._of_events(name, event[at])
-        if name == "dur":  # unfinished calls have a negative duration; a GPU event has one only if its times are wrong
+        if name == "dur":  # an unfinished call has a negative duration; a GPU event has one only if its times are wrong
             values = np.where(kind == GPU, values, np.maximum(values, 0))
         if name == "parent":
             at = np.flatnonzero(self.parent[place] >= 0)

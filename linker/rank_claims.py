@@ -86,7 +86,7 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
     for rank, size in filter(None, map(_rank_of_collective, _nodes(et, "record_param_comms"))):
         ranks = _both(ranks, frozenset((rank,)))
         world_size = size or world_size
-    if world_size is not None and world_size <= _MAX_LISTED and len(groups) == 1:  # peers are numbered as in the job
+    if world_size is not None and world_size <= _MAX_LISTED and len(groups) == 1:  # peers are ranks in the job
         inputs = (node.inputs.values for name in ("c10d::send", "c10d::recv_") for node in _nodes(et, name))
         peers = {peer for values in inputs for peer in values[_PEER_AT : _PEER_AT + 1] if type(peer) is int}
         if others := peers & set(range(world_size)):

@@ -36,15 +36,15 @@ SHORTEST_RUN = 8
 _MARGIN = 2
 # To limit the work for frequent runs, at most this many evenly spaced occurrences are compared.
 _CANDIDATES = 8
-# Shares of the known launches that trials hide, in order. Short traces repeat small shares.
+# Trials hide these shares of the known launches, in this order. Short traces repeat only small shares.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
 # Minimum share of correct operators in a trial. With a lower limit, kernels would get wrong operators.
 _MIN_RIGHT = 0.99
 # A trial is conclusive only if it pairs at least this share of its hidden events.
 _MIN_REPEATED = 0.5
-# A trial is conclusive only if it has this many pairs. If there were fewer, a single wrong pair would exceed 3%.
+# A trial is conclusive only if it has at least this many pairs. With fewer, one wrong pair would be more than 3%.
 _MIN_TRIED = 32
-# If no trial is conclusive, only runs this long are used, and they must contain this share of the unknown events.
+# Without a conclusive trial, only runs of _LONG_RUN events are used, if they contain _NEARLY_ALL unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
 # Two events do different work if their durations differ by more than this factor and by more than 10 µs.
 # Short kernels may vary by a larger factor. Communication kernels are exempt, because they wait for other ranks.
@@ -67,8 +67,8 @@ class _Sequences:
     """All GPU events, sorted by stream and start. There is a separator after each stream."""
 
     event: IntColumn  # position among the device events (rows, then `Trace.unattached`); −1 for a separator
-    symbol: IntColumn  # the same for interchangeable events on one stream; each separator has a unique negative value
-    operator: IntColumn  # the same for events that have the same operator and shapes; −1 if unknown
+    symbol: IntColumn  # same value for interchangeable events on a stream; separators have unique negative values
+    operator: IntColumn  # events with the same operator and shapes have the same value; −1 if unknown
     module: IntColumn  # name code of the innermost module around the launch; −1 for none
     dur: IntColumn
     waits: Mask  # True if the duration depends on other ranks
@@ -205,9 +205,9 @@ class _RepeatedRuns(NamedTuple):
     """Runs of one length that contain unknown events and also occur with known events only."""
 
     length: int
-    matched: Mask  # True where such a run begins
+    matched: Mask  # True where a run begins
     starts: IntColumn  # start positions of occurrences with known events only, grouped by run
-    # For each place, where its run's first occurrence is in `starts`, and how often the run occurs.
+    # `first` is the position in `starts` of a run's first occurrence, and `times` is its number of occurrences.
     first: IntColumn
     times: IntColumn
 
@@ -305,11 +305,11 @@ def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
 def _shortest_reliable(events: _Sequences, trial: _Trial, pairs: _Pairs) -> int:
     """Return the length from which runs are reliable. If none are, return a number above the number of events."""
     never = len(events.event) + 1
-    if not trial.conclusive:  # such a long run requires that the whole sequence recurs
+    if not trial.conclusive:  # a run this long recurs only if the whole sequence recurs
         long = np.count_nonzero(events.unknown & (pairs.length >= _LONG_RUN))
         return _LONG_RUN if trial.right.all() and long >= _NEARLY_ALL * np.count_nonzero(events.unknown) else never
     order = np.argsort(-trial.length, kind="stable")
-    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # correct share at this length or above
+    share = np.cumsum(trial.right[order]) / np.arange(1, len(order) + 1)  # cumulative share of correct pairs
     if len(share) < _MIN_TRIED // 4:
         return never
     if share[-1] >= _MIN_RIGHT:

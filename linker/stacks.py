@@ -15,7 +15,7 @@ from ..trace.errors import UNREADABLE
 from ..trace.stacks import Codes, Stacks, stacks_of_tree
 from .join import Join
 
-# Longer than the tolerance of `enclosing_call`: it accepts an interval that begins just as a call ends.
+# `enclosing_call` accepts an empty interval that begins just as a call ends, so intervals must be longer.
 _STRICT_NS = 1 << 20
 
 

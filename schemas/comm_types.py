@@ -12,7 +12,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
-_FROM_RANK = " from rank "  # If only a group's first rank is known, the group's name ends with this and the rank.
+_FROM_RANK = " from rank "  # If only a group's first rank is known, its name ends with this string and the rank.
 _NAMED = 3
 
 

@@ -55,7 +55,7 @@ IMPOSSIBLE = (
     "runs on after later events of its stream have ended",
 )
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
-# Recordings take minutes. Clocks start at the epoch or months earlier, so a missing time (0) is over a day off.
+# Recordings take minutes. A missing time (0) is over a day off, because clocks started in 1970 or months ago.
 _DAY_NS = 86_400 * 10**9
 # An event may outlast a later event on its stream by up to 0.1 s, because rounding and early launches cause overlaps.
 # ROCm gets the second, longer limit, because its streams share queues in which a collective may wait.
@@ -187,7 +187,7 @@ class TraceBuilder:
         wrong, rows = self._impossible(columns, unattached), len(columns["ts"])
         if wrong.any():
             sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
-            if not any(text.endswith(sentence) for text in damage_in(summary)):  # the file may report it already
+            if not any(text.endswith(sentence) for text in damage_in(summary)):  # the file may already report this
                 damage = [*damage_in(summary), PurePath(self.file).name + sentence]
                 summary = {**summary, "damage": damage}
             columns["ts"] = np.where(wrong[:rows], -1, columns["ts"])
@@ -249,7 +249,7 @@ class _ColumnsOnDemand(Trace):
             return super().__getattr__(name)  # type: ignore[misc]
         built = vars(known.pop("_build")())
         known.update({**built, **known})
-        if damage := damage_in(built["summary"]):  # `build` may have added damage that it found
+        if damage := damage_in(built["summary"]):  # `build` may have found and reported damage
             known["summary"] = {**known["summary"], "damage": list(damage)}
         return known[name]
 

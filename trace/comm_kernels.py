@@ -9,7 +9,7 @@ from typing import Any
 from .brief import RecordStruct
 from .conventions import MAX_NAME
 
-# For each group of libraries, the pattern that its device function names match.
+# Each pattern matches the names of device functions in one group of libraries.
 # Only the first pattern ignores case, because its libraries spell names differently.
 _LIBRARIES = {
     "NCCL, RCCL, MSCCL, HCCL, oneCCL and their relatives": r"^(?:[nrhumx]|ms|one?)ccl|nccl(?:Symk?)?(?:Dev)?Kernel"
@@ -30,7 +30,7 @@ _BY_COLLECTIVE = re.compile(
     r"|(?:(?<![A-Za-z])(?i:reduce)|(?<![A-Z])Reduce)_?(?i:scatter)"
 )
 _GENERATED = "triton_"  # Inductor names kernels after the fused operators; these kernels do not communicate.
-# These functions compute although their names contain a collective. A GEMM with a fused collective is still a GEMM.
+# These functions compute although a collective is in their names. A GEMM with a fused collective is still a GEMM.
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
 # These functions do not communicate although a collective launched them. They prepare or split the collective's data.
 _COMPUTES_IN_CALL = re.compile(

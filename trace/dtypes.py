@@ -19,7 +19,7 @@ class _Dtype(NamedTuple):
     values: int = 1  # number of values in one element
 
 
-# Sorted as in `ScalarType` (c10/core/ScalarType.h), because traces record a `dtype` argument as a number.
+# In the order of `ScalarType` (c10/core/ScalarType.h), because traces record a `dtype` argument as its number there.
 _SCALAR_TYPES = (
     _Dtype("uint8", 1, "byte unsigned_char"),
     _Dtype("int8", 1, "char signed_char"),

@@ -19,7 +19,7 @@ class CompiledSummary(RecordStruct, gc=False, frozen=True):
     files: list[str]  # names of the files, without folders
     graph_calls: int  # number of times that compiled graphs were called
     kernels: int  # number of calls in compiled graphs for which the kernel is known
-    refused: dict[str, int]  # maps reasons why graphs are unknown to numbers of calls
+    refused: dict[str, int]  # number of calls of unknown graphs, keyed by the reason
     annotated: int  # number of GPU events described by graph annotations
 
     @property

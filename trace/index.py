@@ -70,10 +70,10 @@ else:
 
 
 def as_column(values: npt.NDArray[Scalar]) -> ColumnOf[Any, Scalar]:
-    """Declare that an array is a column. The type checker infers its table from the code that uses the result."""
+    """Declare that an array is a column. Type checkers accept the result for any table."""
     return cast("ColumnOf[Any, Scalar]", values)
 
 
 def as_positions(values: IntColumn) -> Positions[Any, Any]:
-    """Declare that positions are a column. The type checker infers both tables from the code that uses the result."""
+    """Declare that positions are a column. Type checkers accept the result for any pair of tables."""
     return cast("Positions[Any, Any]", values)

@@ -29,5 +29,5 @@ UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION = range(5)
 GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA = range(5, len(PHASES))
 # Evidence that links a backward operator to its forward operator. The profiler's `fwdbwd` flows use the same rule.
 # The forward operator is the last earlier operator on its thread that has the same sequence number (inferred).
-# `fw_parent` of an ET is not used, because it is the call that was open on the forward thread at that later time.
+# The ET's `fw_parent` is not used: it is the call open on the forward thread when the backward operator starts.
 THROUGH = ("", "sequence number")

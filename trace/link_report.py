@@ -14,7 +14,7 @@ from .printable import printable
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
 
 _WIDTH = 79
-# The report shows only proofs with these subjects (recording id, rank, job) to users.
+# The report shows users only the proofs about these subjects (recording id, rank, job).
 _SHOWN = frozenset({"run", "rank", "job"})
 
 
@@ -68,7 +68,7 @@ class LinkReport(Record):
     considered: tuple[str, ...]  # a sentence about the result of every method that was tried
     windows: dict[str, Any]  # the iterations and sequence numbers that the windows of both files contain
     gpu: dict[str, Any]  # numbers of attached and unattached GPU events, and the attached GPU time
-    dependencies: dict[str, Any]  # numbers of edges by kind, of dropped and inferred edges, and of unresolved records
+    dependencies: dict[str, Any]  # counts: edges by kind, dropped edges, inferred edges and unresolved records
     warnings: tuple[str, ...] = ()  # sentences that a user should read
     facts: dict[str, Any] = field(default_factory=dict)
     identity: Identity | None = None  # None if the user passed no ET

@@ -70,7 +70,7 @@ class Origin(Record):
     gpu_phase: ColumnOf[GpuIndex, np.int8]  # index into `PHASES`
     gpu_entry: ColumnOf[GpuIndex, np.int64]  # same as `entry`, for GPU events
     gpu_module: ColumnOf[GpuIndex, np.int64]  # same as `module`, for GPU events
-    # Call that launched the GPU event or, if it is unknown, the event's counterpart in another iteration.
+    # Call that launched the GPU event; if unknown, the call that launched its counterpart in another iteration.
     gpu_call: Positions[GpuIndex, CallIndex]
 
 

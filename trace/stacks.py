@@ -71,7 +71,7 @@ class Stacks(Record):
     names: list[str]  # frame names such as "train.py(12): step", "nn.Module: Linear_0" or "<built-in method add …>"
     above: IntColumn  # position of the entry's caller, −1 for outermost frames; callers precede callees
     name: Codes  # index in `names` of the entry's frame
-    line: Codes  # line in the caller's file that called each entry's frame, −1 if not recorded
+    line: Codes  # line in the caller's file at which each entry's frame was called, −1 if not recorded
     row: Positions[int, Row]  # row of the stack's node, in ascending order; a node may have several stacks
     entry: IntColumn  # innermost entry of every stack, in the same order as `row`
     evidence: npt.NDArray[np.int8]  # index into `EVIDENCE_OF_STACKS` for each stack, in the same order as `row`

@@ -334,7 +334,7 @@ Rows = TypeVar("Rows", bound="_Rows[Any]")
 class _Rows(Suggests, Sequence[Row], Generic[Row]):
     _row: type[Row]
     _kind: str
-    _sought: tuple[_Rows[Any], str] | None = None  # the rows and the name that `named` searched in vain
+    _sought: tuple[_Rows[Any], str] | None = None  # the rows in which `named` found nothing, and the name
     guesses: ClassVar[dict[str, str]] = ROWS_GUESSES
 
     def __init__(self, trace: Trace, rows: IntColumn) -> None:

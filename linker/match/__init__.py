@@ -22,9 +22,9 @@ __all__ = ["METHODS", "match_calls"]
 # The methods are sorted by the strength of their evidence, strongest first.
 METHODS = ("ids", "sequence", "shift", "tree")
 
-# Minimum share of pairs with the same id that have the same name. With less, the ids match only by chance.
+# Minimum share of pairs with the same id that have the same name. Below this share, the ids match only by chance.
 _MIN_AGREEMENT = 0.99
-# The search ends with the first match that links this share of the calls that can have a partner.
+# The search ends at the first match that links at least this share of the calls that can have a partner.
 _ENOUGH = 0.5
 
 

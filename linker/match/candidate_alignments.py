@@ -24,13 +24,13 @@ from ..shortest_edit import CallOrder, shortest_edit
 # Evidence for a place, weakest first: numbers differ (another iteration), only names match, numbers match.
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 
-# Minimum share of placed calls between the first and the last placed call. Different programs can reach 0.75.
+# Minimum share of placed calls in the range from the first to the last placed call. Different programs reach 0.75.
 _MIN_DENSITY = 0.8
 # Minimum share of the shorter side that must be placed. A smaller match may be only one repeated layer.
 _MIN_OVERLAP = 0.3
-# If two threads run the same program, each has at least this share of its names in common with the other.
+# Two threads run the same program if each has at least this share of its calls' names in common with the other.
 _MIN_COMMON_NAMES = 0.95
-# Minimum placed share of the calls with a number that occurs in both threads. Every program counts from 0.
+# Minimum share of the calls with a common sequence number that must be placed. Every program counts from 0.
 _MIN_AGREEMENT = 0.8
 # Minimum share of numbered pairs that have the same offset. It varies between different programs.
 _MIN_STEADY = 0.5
@@ -38,7 +38,7 @@ _MIN_STEADY = 0.5
 _RUN_LENGTHS = (64, 16, 4)
 # Maximum number of diagonals to try. Each attempt aligns the whole thread.
 _MAX_DIAGONALS = 64
-# A band of diagonals is at least this wide, or 5% of the pattern. Each missing call shifts the diagonal by one.
+# A band spans at least this many diagonals and at least 5% of the calls. Each missing call shifts the diagonal by one.
 _MIN_BAND = 32
 # At most this many occurrences of a run vote if no run is unique. This limits the number of pairs.
 _MAX_REPEATS = 32
@@ -348,7 +348,7 @@ def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColu
             within = beyond._replace(low=max(0, reach))
         unsure[_undecided(pattern, text, at, beyond)] = True
         gaps = np.flatnonzero(np.abs(np.diff(at[outwards])) != 1)
-        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # no anchor fixes calls beyond the first gap
+        behind = outwards[gaps[0] + 1 :] if len(gaps) else outwards[:0]  # no anchor pins down calls after the first gap
         unsure[behind[at[behind] >= 0]] = True
         unsure[_displaceable(pattern, text, at, within)] = True
     return unsure

@@ -80,15 +80,15 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
 # A function that finds all places of an ET thread (first argument) in a Kineto thread (second argument).
 Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 
-# A place is as good as the best place if it places at least this share of the best place's calls.
+# A place is considered as good as the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98
-# The choice of a place is uncertain if another place has this share of its calls and has gaps or is in another thread.
+# The best place is uncertain if another one, with gaps or in another thread, has at least this share of its calls.
 _RIVAL = 0.9
-# If all calls of a Kineto thread are matched, they must be at least this share of the ET thread's calls to identify it.
+# A fully matched Kineto thread is conclusive only if it has at least this share of the ET thread's number of calls.
 _MOST = 0.5
-# Two threads run the same program if this share of one thread's calls has names that occur in the other thread.
+# Two threads run the same program if at least this share of one's calls have names that occur in the other.
 _SAME_PROGRAM = 0.8
-# Two threads are compared only if this share of the shorter thread has names that occur in both threads.
+# Two threads are compared only if at least this share of the shorter thread's calls have names found in both.
 _MIN_COMMON = 0.3
 
 
@@ -218,7 +218,7 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
     if candidate.place.evidence < taken.place.evidence:
         return False
     enough = candidate.place.matched >= _RIVAL * taken.place.matched
-    if candidate.ours != taken.ours:  # two ET threads cannot be the same Kineto thread, wherever they are placed
+    if candidate.ours != taken.ours:  # one Kineto thread cannot match two ET threads, not even in different places
         return enough and (candidate.gapless or not taken.gapless)
     if taken.gapless:
         return candidate.gapless and candidate.place.matched >= taken.place.matched

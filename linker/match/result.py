@@ -25,7 +25,7 @@ REASONS = tuple(
 
 @dataclass(frozen=True)
 class Match:
-    call: IntColumn  # position in `CpuCalls` of the call linked to each call in `EtCalls`; −1 if none is
+    call: IntColumn  # for each call in `EtCalls`, the position of its linked call in `CpuCalls`; −1 if unlinked
     link: npt.NDArray[np.int8]  # UNLINKED, UNVERIFIED or CERTAIN for each call
     reason: npt.NDArray[np.int8]  # each call's index into `REASONS`
     method: str = ""  # name of the method that found the links, "" if none did
@@ -49,7 +49,7 @@ _EVALUATE = re.compile("autograd::engine::evaluate_function").match
 
 
 def demote_uncertain(pair: TracePair, found: Match, identity: Identity) -> Match:
-    """Demote all links to `UNVERIFIED` unless both sides are provably the same call in the same process."""
+    """Demote each link to `UNVERIFIED` unless its two sides are provably the same call in the same process."""
     if identity.verdict != "proved":
         return replace(found, link=np.minimum(found.link, UNVERIFIED).astype(np.int8))
     if found.method != "ids":

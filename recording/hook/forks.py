@@ -37,7 +37,7 @@ def _descriptors(path: Path) -> list[int]:
     wanted, found = path.stat(), []
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):  # noqa: PTH208
-            with contextlib.suppress(OSError, ValueError):  # the descriptor of the listing itself is already closed
+            with contextlib.suppress(OSError, ValueError):  # the descriptor that `listdir` used is already closed
                 if os.path.samestat(os.fstat(int(name)), wanted):
                     found.append(int(name))
     return found
@@ -60,7 +60,7 @@ def _stop_in_child() -> None:
     if _at_work is None or not _at_work.observer._registered:
         return
     torch, observer, descriptors = _at_work
-    observer._registered = False  # otherwise, its destructor would write the end of the parent's file
+    observer._registered = False  # otherwise, the destructor would write the end of the parent's file
     with contextlib.suppress(Exception), _nowhere(descriptors):
         torch._C._profiler._remove_execution_trace_observer()
         _drop_profiler(torch)

@@ -101,7 +101,7 @@ def make_observer(torch: Any, path: Path) -> Any:
     if path.exists():
         keep_out_of_forks(torch, observer, path)
         return observer
-    observer._registered = False  # otherwise, its destructor would unregister the other observer
+    observer._registered = False  # otherwise, this observer's destructor would unregister the active one
     return None
 
 

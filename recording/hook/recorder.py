@@ -189,7 +189,7 @@ class StepRecorder:
             self._fail("the program itself was profiling when the window began")
             return
         self._thread = threading.get_ident()
-        with contextlib.suppress(Exception), without_notices(self._folder):  # recording also works without the costs
+        with contextlib.suppress(Exception), without_notices(self._folder):  # recording works even without the costs
             self._costs = measured_costs(torch, self._path("costs"))
         self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:
@@ -210,7 +210,7 @@ class StepRecorder:
         self._profiler = make_profiler(torch, self._observer, options)
         if not by_time:
             self._profiler.step_num = self._done
-            self._profiler.record_steps = False  # its own annotation would include the recorder's work between steps
+            self._profiler.record_steps = False  # the annotation would include the recorder's work between steps
         self._signals.watch()
         with self._signals.deferred(), without_notices(self._folder):
             self._profiler.start()

@@ -18,10 +18,10 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
-# `EtAttributes` has these fields for attributes after ET_ATTRIBUTES. PyTorch 2.8 writes three, so 16 leave room.
+# `EtAttributes` stores attributes that are not in ET_ATTRIBUTES in these fields. PyTorch 2.8 writes only three.
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 
-ABSENT = -(2**63)  # used if the record does not contain the number
+ABSENT = -(2**63)  # placeholder for a number that is missing from the record
 
 _Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
 _UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]

@@ -48,8 +48,8 @@ from .sections import counterpart_texts, generated_section, stacks_section
 
 FORMAT_VERSION = "1.1"  # the `etplus.version` of files without captured graphs
 
-_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # ET nodes, GPU nodes and other rows in one piece of a few megabytes
-_WORTH_A_PROCESS = 8  # A process gets at least this many pieces; starting a process for fewer would waste time.
+_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192  # number of ET nodes, GPU nodes or other rows per piece (a few MB)
+_WORTH_A_PROCESS = 8  # A process gets at least this many pieces; for fewer, starting one would waste time.
 _SEPARATOR = b",\n    "
 _LINKS = (b'"unverified"', b'"certain"')
 _DOUBTFUL = b', "link": "unverified"'

@@ -161,7 +161,7 @@ def undecoded_arguments(text: bytes) -> Arguments | None:
     try:
         found = _decode_later(text)
         return _arguments_of(_decode_any(text)) if found.input_shapes else found
-    except UNREADABLE:  # The node has another layout, or another program wrote it.
+    except UNREADABLE:  # The node has a different layout, or another program wrote it.
         with contextlib.suppress(*UNREADABLE):
             return _arguments_of(_decode_any(text))
     return None

@@ -168,14 +168,14 @@ def _build(
 def _without_circles(
     ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
 ) -> tuple[IntColumn, IntColumn]:
-    """Move nodes on caller cycles below a thread or the first node. Return these nodes and the callers of all nodes."""
+    """Move nodes on caller cycles below a thread or the first node. Return their rows and the caller of every node."""
     rows = positions(ids, parent)
     rows[(rows == np.arange(len(ids))) & structural] = -1
     if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch gives callers smaller ids than their callees.
         return rows[:0], parent
     circling = on_circles(rows)
     outermost = nearest(np.arange(len(ids)), rows, circling | (rows < 0))
-    moved = circling | (circling[outermost] & structural)  # A thread node left below a cycle would close it again.
+    moved = circling | (circling[outermost] & structural)  # Otherwise, a thread below the cycle would form it again.
     process, threads = np.flatnonzero(structural)[:1], np.flatnonzero(structural)[1:]
     root = int(ids[process[0]]) if len(process) else -1
     thread = positions(tid[threads], tid)

@@ -152,7 +152,7 @@ class CompiledKernel:
 class CompiledGraph:
     region: str  # such as "Torch-Compiled Region: 0/0"; "" if not recorded
     backward: bool | None  # None if not recorded
-    kernels: tuple[CompiledKernel, ...]  # may include kernels of graphs that were compiled before
+    kernels: tuple[CompiledKernel, ...]  # may include kernels of graphs that were compiled earlier
     file: str
 
 

@@ -41,7 +41,7 @@ _ALIKE = (*_PLACE, "category", "stream", "device")
 _OWN_IDS = ("external_id", "rf_id", "seq")
 # Duplicates of an event may differ in these arguments.
 _IDS = frozenset({"External id", "Record function id", "Ev Idx"})
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Multiplying by an odd number loses nothing; this number mixes all bits.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Multiplying by an odd number is reversible; this one mixes all bits.
 
 
 @dataclass(frozen=True)

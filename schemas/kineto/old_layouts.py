@@ -122,7 +122,7 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
             waiting[edge.place, edge.name].append(edge)
             continue
         begins = waiting[edge.place if edge.name is None else (edge.place, edge.name)]
-        while begins and begins[-1].event in ends:  # An end already closed this event through the other list.
+        while begins and begins[-1].event in ends:  # This event's end was already found through the other list.
             begins.pop()
         if begins:
             begin = begins.pop()

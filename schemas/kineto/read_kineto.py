@@ -168,8 +168,8 @@ class MemoryTable:
     thread: Codes  # indices into `EventTable.threads`
     bytes: IntColumn  # number of allocated bytes, or minus the number of freed bytes
     address: IntColumn  # −1 if not recorded
-    allocated: IntColumn  # total bytes that the device's allocator has allocated after the event; −1 if not recorded
-    reserved: IntColumn  # total bytes that the device's allocator has reserved after the event; −1 if not recorded
+    allocated: IntColumn  # total bytes allocated by the device's allocator after the event; −1 if not recorded
+    reserved: IntColumn  # total bytes reserved by the device's allocator after the event; −1 if not recorded
     device_type: IntColumn  # The device types are values of c10::DeviceType.
     device: IntColumn  # −1 for the CPU
 
@@ -330,7 +330,7 @@ def _build(
     )  # fmt: skip
 
 
-_DEEPEST = 50  # Deeper values become None. Values in real files have fewer levels, and orjson rejects 254 levels.
+_DEEPEST = 50  # Deeper values become None. Values in real files have fewer than 50 levels, and orjson rejects 254.
 
 
 def _of_64_bits(value: Any, level: int = 0) -> Any:

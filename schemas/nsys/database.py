@@ -46,7 +46,7 @@ _OPTIONAL = frozenset(
 _BLOCK = 1 << 14  # At most this many rows are in memory as Python objects at the same time.
 _COPIED = 1 << 20
 # Limits for SQLite instructions: the minimum, the number per byte of the file, and the number between checks.
-# Real exports need 0.3 instructions per byte. A malicious file with cyclic pages never ends.
+# Real exports need 0.3 instructions per byte. Reading a malicious file with cyclic pages would never end.
 _STEPS, _STEPS_A_BYTE, _STEPS_COUNTED = 10**7, 20, 10**5
 _LONGEST = 1 << 24  # A value, such as a name, has at most this many bytes.
 _ROCPD = "give its trace: rocpd convert -i FILE --output-format pftrace, or record with --output-format pftrace"
@@ -159,7 +159,7 @@ def is_nsys(source: Source | Blob[Text]) -> bool:
 @contextlib.contextmanager
 def open_database(source: Source | Blob[Text], *, progress: bool = False) -> Iterator[Database]:
     """Open an export for reading; gzipped files and bytes are first written to a temporary file."""
-    import sqlite3  # This import is here because few links open a database.
+    import sqlite3  # This import is here because few runs of the linker open a database.
 
     with contextlib.ExitStack() as stack:
         name, path = _file_of(source, stack, progress)

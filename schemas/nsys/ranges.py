@@ -18,7 +18,7 @@ from .database import PROCESS, Database
 # Ranges that partly overlap others get this category. Such ranges cannot be calls, so they are kept only as events.
 CROSSING = "nvtx_range"
 # Ranges with these event types (ENUM_NSYS_EVENT_TYPE) nest on their thread: NvtxPushPopRange, NvtxtPushPopRange.
-# Ranges of the second pair of types may overlap: NvtxStartEndRange, NvtxtStartEndRange.
+# Ranges with the other event types may overlap: NvtxStartEndRange, NvtxtStartEndRange.
 _NESTED, _LOOSE = (59, 70), (60, 71)
 _COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")
 

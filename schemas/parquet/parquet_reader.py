@@ -95,7 +95,7 @@ class _FolderReader:
             problem = f"its tables are inconsistent ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
         finally:
-            self.arrow.default_memory_pool().release_unused()  # Decoding used twice the memory of the trace.
+            self.arrow.default_memory_pool().release_unused()  # Decoding uses twice the trace's memory.
 
     def _trace(self) -> Trace:
         meta = self.meta
@@ -244,7 +244,7 @@ class _Text:
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
         begin, end = begin - self._begin[first], end - self._begin[first]
         found = [b""] * len(first)
-        for (piece, until), at in grouped(first, last):  # Rows in order of time may alternate between pieces.
+        for (piece, until), at in grouped(first, last):  # Rows that are sorted by time may alternate between pieces.
             text = b"".join(map(self._piece, range(piece, until + 1)))
             for row, b, e in zip(at.tolist(), begin[at].tolist(), end[at].tolist(), strict=True):
                 found[row] = text[b:e]
@@ -257,7 +257,7 @@ class _Text:
         protect(self._path)
         try:
             return _piece_of(self._path, number, self._chunks[number][1])
-        except (OSError, ValueError, KeyError, IndexError) as error:  # An ArrowInvalid error is a ValueError.
+        except (OSError, ValueError, KeyError, IndexError) as error:  # ArrowInvalid is a subclass of ValueError.
             why = f" ({str(error).splitlines()[0]})" if str(error) else ""
             problem = f"cut off or edited since it was written{why}"
             raise TraceFormatError(os.fspath(self._path), "", problem, _SPOILT) from None

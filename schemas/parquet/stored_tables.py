@@ -25,7 +25,7 @@ from ..communications import COMMUNICATION_COLUMNS, kind_of_name
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, rank_folder
 
-FORMAT = 2  # Readers refuse folders with another version of the format.
+FORMAT = 2  # Readers reject folders with a different version of the format.
 # RECORDS contains the text of the ET+ file in pieces; SIGNATURES contains the distinct inputs and outputs of operators.
 RECORDS, SIGNATURES = "records", "signatures"
 
@@ -36,7 +36,7 @@ ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}  # Maps each kind
 TABLES = (*ROW_TABLES.values(), "edges", "communications", EXCHANGES, "memory", "steps", SIGNATURES, RECORDS)
 VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))  # Queries can use these tables.
 
-# Every table has these columns. Another column of `NODE_COLUMNS` is written if any row has a value for it.
+# These tables always have these columns. Other columns of `NODE_COLUMNS` are written only if a row has a value.
 COLUMNS = {
     "calls": (
         "id parent name ts dur exclusive thread link rf_id fw_parent seq_id scope fw_tid kineto_event inter_thread_dep"
@@ -166,7 +166,7 @@ _NAMES = {"ts": "start", "dur": "duration", "exclusive": "self", "seq_id": "sequ
 
 def stored_name(name: str, table: str = "") -> str:
     """Return the stored name of a column. The name of a time ends with the unit ("duration_ns")."""
-    if table == "memory":  # The name is not "start_ns", because memory events have no duration.
+    if table == "memory":  # A memory event has no duration, so its time is not called "start_ns".
         return f"{name}_ns" if MEMORY[name].unit == "ns" else name
     column = NODE_COLUMNS.get(name)
     is_time = name in _TIMES or (column is not None and column.unit == "ns")

@@ -27,7 +27,7 @@ from ..text.text import Text
 from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 
 _BEGIN, _END = 1, 2  # values of TrackEvent.Type
-# Kineto's base times are multiples of this (libkineto/src/output_json.cpp). The same base gives the same times.
+# Kineto's base times are multiples of this (libkineto/src/output_json.cpp). Using the same base gives Kineto's times.
 _TRIMONTH_NS = 7_889_238 * 10**9
 _DOUBLE_NS = 256  # the precision of a double that contains today's time in ns since the epoch
 # Maps categories of rocprofv3 to categories of Kineto that have other names.
@@ -47,7 +47,7 @@ _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
-_NO_TEXT = -(2**60)  # index of Python calls, because their arguments are not kept
+_NO_TEXT = -(2**60)  # Python calls have this index, because their arguments are not kept
 # Losses, known keys of a Kineto header, one `{"args": …}` per event, and the columns of events and flows.
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 
@@ -398,7 +398,7 @@ class PacketSequence:
 
 
 def _extension(data: Any) -> Iterator[tuple[int, str]]:
-    from google.protobuf.unknown_fields import UnknownFieldSet  # The oldest supported protobuf lacks this.
+    from google.protobuf.unknown_fields import UnknownFieldSet  # The oldest supported protobuf lacks this class.
 
     for unknown in UnknownFieldSet(data):  # type: ignore[attr-defined]
         if unknown.field_number == _ARGUMENT_NAMES and isinstance(unknown.data, bytes):

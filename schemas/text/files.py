@@ -292,7 +292,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._size = 0
         memory = available_memory()
-        # Joining the pieces takes twice their memory. If the text is in a file, its columns need half the text's size.
+        # Joining the pieces takes twice their memory. If the text is in a file, the columns take half the text's size.
         self._limit = memory // 2 if self._kept >= memory else memory
         self._scarce = "memory"
 

@@ -142,7 +142,7 @@ def _set_up(
     try:
         for number in _ENDING:  # Ctrl-C reaches all processes in a terminal, but only the parent reports it.
             signal.signal(number, _end)
-        threading.Thread(target=watch, daemon=True).start()  # A signal would disturb the start of the thread.
+        threading.Thread(target=watch, daemon=True).start()  # Keep signals blocked until the thread has started.
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, _end)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)

@@ -199,7 +199,7 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
         return np.zeros(0, np.int64)
     values = np.frombuffer(text, np.uint8)
     at = np.flatnonzero(values[brace : brace + last + 1] == separator[brace])
-    for k in (*range(brace + 1, len(separator)), *range(brace)):  # Bytes after the brace exclude the most positions.
+    for k in (*range(brace + 1, len(separator)), *range(brace)):  # Bytes after the brace rule out the most positions.
         at = at[values[at + k] == separator[k]]
     return at
 

@@ -104,7 +104,7 @@ class _Reading(NamedTuple):
     escapes: bool  # True if a backslash escapes a quote
 
 
-# `repair` tries the readings in this order.
+# `repair` interprets a record in these ways, in this order.
 _READINGS = (
     _Reading(sound=True, known=False, escapes=True),
     _Reading(sound=False, known=True, escapes=True),
@@ -273,7 +273,7 @@ class _Scan:
             pattern = ENDS_LOOSELY
         far = self.limit if self.reading.sound else min(self.limit, self.at + _LONGEST_BROKEN)
         found = pattern.search(self.data, self.at + 1, far)
-        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # The next key must be in range.
+        while found and (far == self.limit or found.start() + 2 * MAX_KEY < far):  # The next key must end before `far`.
             at = before = found.start()
             while self.reading.escapes and self.data[before - 1] == ord("\\"):
                 before -= 1
@@ -340,7 +340,7 @@ _NEVER = re.compile(rb"(?!)")
 
 @dataclass(frozen=True)
 class RecordLayout:
-    keys: tuple[bytes, ...] = ()  # all possible keys; () if there can be any keys
+    keys: tuple[bytes, ...] = ()  # all keys that may occur; () if any key may occur
     texts: frozenset[bytes] = frozenset()  # keys with values that may contain any string from the traced program
     # These keys occur only in the outermost object. If one occurs in a nested object, a closing bracket is missing.
     outer: frozenset[bytes] = frozenset()

@@ -27,7 +27,7 @@ URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system 
 
 _URL = re.compile(r"([A-Za-z][\w.+-]+:)/")  # Matches URLs, even if pathlib merged the slashes, but not Windows drives.
 
-# A quarter of the allowed file descriptors. Other outputs get temporary files, and a killed process leaves them.
+# Maximum number of unnamed files. All other outputs get temporary files, and a killed process leaves those behind.
 try:
     from resource import RLIMIT_NOFILE, getrlimit
 except ImportError:  # Windows has no unnamed files.
