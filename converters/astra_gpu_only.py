@@ -102,7 +102,7 @@ class _Folding:
         self.host_id = 0  # id of the last delay that represents host work
         self.idle: list[tuple[int, int]] = []  # (begin, end) of waits for communications after `host_id`
         self.last: list[int] = []  # rows of the last two computations
-        self.slowing: list[int] = []  # The next chain node waits for these ids (see `with_slowed_work`).
+        self.slowing: list[int] = []  # The next chain node waits for the nodes with these ids.
 
     def nodes(self) -> Iterator[SimNode]:
         trace, rows = self.trace, self.rows
@@ -267,7 +267,7 @@ class _Folding:
             self.on_stream[stream] = node.id, ready + micros
 
 
-# If an event on an idle stream starts later than this after its launch, it waits for something other than the device.
+# An event on an idle stream that starts more than this after its launch waits for something other than the device.
 _MAX_LATENCY_NS = 1_000_000
 
 _Flags = npt.NDArray[np.bool_]

@@ -95,7 +95,7 @@ def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
     """Return `span` with the bandwidth that its algorithm gets on the topology that was written for algorithm `own`."""
     if own == "direct" and span.algorithm != "direct":
         return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
-    if own != "direct" and span.algorithm == "direct":  # A rank sends to all others at once, each at full bandwidth.
+    if own != "direct" and span.algorithm == "direct":  # A rank sends to all other ranks at once at full bandwidth.
         return span._replace(bandwidth=span.bandwidth * (span.ranks - 1))
     return span
 

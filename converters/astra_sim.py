@@ -46,8 +46,8 @@ class Substitute(NamedTuple):
 
 # A substitute moves the same number of bytes through the busiest link (the root's) as the original collective.
 # A broadcast or reduce moves its size; a gather or scatter moves n − 1 ranks' parts (doc/PERFORMANCE.md in nccl-tests).
-# In ASTRA-sim's ring (astra-sim/system/collective/Ring.cc), each rank sends n − 1 times the size of an all-gather.
-# In the same ring, each rank sends only (n − 1)/n times the size of a reduce-scatter.
+# In an all-gather of ASTRA-sim (astra-sim/system/collective/Ring.cc), each rank sends n − 1 times the size.
+# In a reduce-scatter of ASTRA-sim, each rank sends only (n − 1)/n times the size.
 SUBSTITUTES: dict[int, Substitute] = {
     Type.BROADCAST: Substitute(
         Type.ALL_GATHER,

@@ -187,7 +187,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
             if not isinstance(trace, Trace):
                 raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; report it to its authors")
             return trace
-    return _Timeline().read(opened)  # This raises an error if the format is unknown.
+    return _Timeline().read(opened)  # If the format is unknown, `read` raises an error.
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:

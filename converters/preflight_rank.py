@@ -29,7 +29,7 @@ _NEEDED: dict[int, tuple[str, ...]] = {
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
 # ASTRA-sim reads these attributes of every node that has them.
-# It reads `num_ops` and `tensor_size` only for a roofline simulation.
+# ASTRA-sim reads `num_ops` and `tensor_size` only for a roofline simulation.
 _READ = {*chain(*_NEEDED.values()), "is_cpu_op", "comm_priority", "pg_name", "involved_dim"}
 # ASTRA-sim parses the name of a group with `std::stoi`, so both " 01" and "1e0" mean group 1.
 _LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)

@@ -224,9 +224,9 @@ class LineUp:
     """Maps positions in the common sequence of collectives to positions in the sequence of one rank."""
 
     at: IntColumn  # the rank's position for each common position, −1 if no collective matches
-    # Maps common positions to collectives of the rank with the same position, but a different kind or size.
+    # Maps common positions to the rank's collectives that have the same position, but a different kind or size.
     other: dict[int, int] = field(default_factory=dict)
-    # Maps common positions to collectives of the rank with the same kind and size, but a different position.
+    # Maps common positions to the rank's collectives that have the same kind and size, but a different position.
     moved: dict[int, int] = field(default_factory=dict)
     # The rank's extra collectives, each paired with the next position in the common sequence.
     extra: list[tuple[int, int]] = field(default_factory=list)

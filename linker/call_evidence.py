@@ -19,7 +19,7 @@ from .rank_claims import COMMUNICATION
 # Only the inputs of the first and last linked calls are compared. Comparing all inputs would make linking 25% slower.
 # The last calls use the model's outputs or its last parameters. The first calls use nearly all other tensors.
 _FIRST, _LAST = 384, 128
-# Threads with fewer linked calls are ignored. They may contain only asynchronous collectives.
+# Threads with fewer linked calls are ignored, because they may contain only asynchronous collectives.
 # The ET and Kineto record asynchronous collectives on different threads.
 _OF_A_THREAD = 16
 

@@ -40,7 +40,7 @@ from .naming import ET, KINETO, look_at
 
 # A Kineto trace of the capture phase, a pair of an ET and that Kineto trace, or a folder with such files.
 CaptureSource = Source | tuple[Source, Source]
-# The function `etplus.link`. It is passed as an argument because `link` imports this module.
+# The function `etplus.link`, passed as an argument because `link` imports this module.
 PairLink = Callable[[Source, Source], Trace]
 
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"

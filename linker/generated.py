@@ -194,7 +194,7 @@ _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
 # In `torch._inductor.kernel`, these kernels have different names than their operators.
 _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
 _BIASED = "extern_kernels.bias_addmm"
-# Reasons why etplus does not know which kernels a compiled graph's call ran.
+# Reasons why etplus does not know which kernels a call of a compiled graph ran.
 Refusal = Literal[
     "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
     "its kernels are in another order", "its operators have other shapes", "several graphs fit",

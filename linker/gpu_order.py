@@ -83,7 +83,7 @@ class Submissions:
         return int(self._stream[before if other else last])
 
 
-# Event and callback nodes do no work. An event that waits for such a node waits for the node's dependencies.
+# Event and callback nodes do no work. An event that waits for such a node really waits for the node's dependencies.
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
 # An event in a graph must have waited for another stream if it starts this much later than its own stream allows.

@@ -43,7 +43,7 @@ _USUAL_LATENCY_NS = 10_000
 _RECORDS = 16
 _NOTHING = np.zeros(0, np.int64)
 
-# FSDP1 records an event when it frees parameters. Before an all-gather, it waits for the second-last such event.
+# FSDP1 records an event when it frees parameters. Before an all-gather, it waits for the second-to-last such event.
 # See torch/distributed/fsdp: `_unshard` and `_reshard` in _runtime_utils.py, and `_FreeEventQueue`.
 _RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
 

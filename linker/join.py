@@ -25,7 +25,7 @@ ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
 
 # Events below a wrapper operator in this list are attached to the wrapper's caller.
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
-# These calls launch one kernel each. Calls that launch a graph, a batch or several devices launch many.
+# These calls launch one kernel each. Calls that launch a graph or a batch of kernels launch many.
 _LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
 
 

@@ -28,7 +28,7 @@ from ..trace.kinds import CERTAIN, UNVERIFIED
 from .calls import TracePair, et_calls
 from .match.result import Match
 
-# Each node that is created here has this attribute. Its value names the call and the event that the node was made from.
+# Each node that is created here has this attribute. The value names the call and the event that the node was made from.
 MADE_OF = "made_of"
 _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)

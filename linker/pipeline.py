@@ -221,7 +221,7 @@ def _finished(join: Join, findings: _Findings, options: LinkOptions, provenance:
     launched_before = np.count_nonzero(join.attachment.method < 0)
     if not len(join.gpu_row) or not launched_before:
         return trace
-    from .repetition import SHORTEST_RUN, find_repetition  # few traces contain work launched before they began
+    from .repetition import SHORTEST_RUN, find_repetition  # few traces contain work that was launched earlier
 
     return find_repetition(trace) if launched_before >= SHORTEST_RUN else trace
 

@@ -29,7 +29,7 @@ class CounterpartLinks(Record):
     event: IntColumn  # the GPU events in ascending order, as rows of the trace or positions in `Trace.unattached`
     row: IntColumn  # row of the event's counterpart
     # True if the counterpart is in the same module, so the event's module is known.
-    # False if it is in another layer with the same work, so only the operator, shapes and source line are known.
+    # False if the counterpart is in a similar layer, so only the operator, shapes and source line are known.
     same_module: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:

@@ -12,8 +12,8 @@ class _Dtype(NamedTuple):
     name: str  # name in PyTorch without the prefix "torch."
     size: int | None  # bytes per element, None if several elements share a byte
     others: str = ""  # other lowercase spellings, with "_" for spaces, without "c10::" and " int"
-    # `et` is the C++ spelling in ETs. `kineto` is the `ScalarType` spelling in Kineto's collectives.
-    # Both spellings are empty if etplus never writes the dtype.
+    # `et` is the C++ spelling in ETs. `kineto` is the `ScalarType` spelling that Kineto records for collectives.
+    # `et` and `kineto` are empty if etplus never writes the dtype.
     et: str = ""
     kineto: str = ""
     values: int = 1  # number of values in one element

@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"#?\d+")
 _FEWEST = 3  # Minimum number of times that a user's annotation must recur. Fewer may be a coincidence.
 _EVEN = 0.5  # Maximum (p90 − p10) / median of the distances between marks. Above it, they are uneven.
 _COVERED = 0.5  # Minimum share of the trace's calls that must begin within the iterations.
-_WHOLE = 0.5  # A part at the end is an iteration if it lasts at least this share of the median iteration.
+_WHOLE = 0.5  # The time after the last mark is an iteration if it is at least this fraction of the median iteration.
 
 
 @dataclass(frozen=True)

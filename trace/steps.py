@@ -70,7 +70,7 @@ class Steps(Suggests, Sequence[Step]):
     end: IntColumn  # end of every step in ns
     names: tuple[str, ...]  # same as `Step.name`, for each step
     thread: IntColumn  # thread that runs `call`
-    batches: tuple[StepBatch, ...] = ()  # same as `Step.batch`, for each step; () for other programs
+    batches: tuple[StepBatch, ...] = ()  # same as `Step.batch`, for each step; () unless a serving engine ran
     inferred: bool = False
     _whole: Any = None
 

@@ -20,7 +20,7 @@ from .tensors import Signature
 
 T = TypeVar("T", bound="_Table")
 
-# Values of `Calls.kind`. MODULE is a Python call of a module's forward. Only traces with stacks have such calls.
+# Values of `Calls.kind`. MODULE is a Python call of a module's forward, recorded only in traces with stacks.
 OP, ANNOTATION, MODULE = 0, 1, 2
 
 
@@ -104,7 +104,7 @@ class GpuEvents(_Table):
     captured_by: ColumnOf[GpuIndex, np.int64]
     captured_link: ColumnOf[GpuIndex, np.int8]  # UNVERIFIED, CERTAIN or UNLINKED
     graph_replay: ColumnOf[GpuIndex, np.int64]  # position in `CapturedGraphs.replays`, −1 outside of replays
-    # Row of an event's counterpart, or −1. Only events launched before the trace have one (`trace.counterparts`).
+    # Row of an event's counterpart, or −1. Only events launched before the trace have a counterpart.
     counterpart: Positions[GpuIndex, Row]
     same_module: ColumnOf[GpuIndex, np.bool_]  # True if the event and its counterpart are in the same module
 

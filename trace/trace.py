@@ -65,7 +65,7 @@ class Trace(RootFacts, Library):
     sync_dep: dict[int, list[int]]  # maps rows of `nodes` to the ids that they wait for
     comm: dict[int, Comm]  # maps rows of `nodes` to their communications
     edges: IntColumn  # source row, target row and index into EDGE_KINDS; shape (m, 3)
-    unattached: UnattachedEvents  # GPU events without a node in the ET's window; empty for other linkers
+    unattached: UnattachedEvents  # GPU events without a node in the ET's window; empty for files from other linkers
     memory: MemoryEvents
     stacks: Stacks
     generated: GeneratedKernels  # kernels of compiled code and the calls that launched them

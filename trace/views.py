@@ -390,7 +390,7 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     def _why_empty(self) -> str:
         if self._sought is None:
             return ""
-        from difflib import get_close_matches  # too slow for `named`: loops call it
+        from difflib import get_close_matches  # too slow for `named`, because loops call it
 
         searched, name = self._sought
         names = sorted({self.trace.names[code] for code in distinct(searched._codes()).tolist()})

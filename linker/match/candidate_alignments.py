@@ -40,7 +40,7 @@ _RUN_LENGTHS = (64, 16, 4)
 _MAX_DIAGONALS = 64
 # A band spans at least this many diagonals and at least 5% of the calls. Each missing call shifts the diagonal by one.
 _MIN_BAND = 32
-# At most this many occurrences of a run vote if no run is unique. This limits the number of pairs.
+# To limit the number of pairs, at most this many occurrences of a run vote if no run is unique.
 _MAX_REPEATS = 32
 # A place is a rival of the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98

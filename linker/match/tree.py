@@ -20,7 +20,7 @@ from ..shortest_edit import CallOrder, shortest_edit
 from .candidate_alignments import candidates_by_order
 from .result import REASONS, Match
 
-# Maximum number of root placements to try. Each one is compared down to the leaves.
+# Maximum number of root placements to try. Each placement is compared down to the leaves.
 _MAX_PLACES = 16
 # Minimum share of paired calls in the range from the first to the last pair. Even different programs share subtrees.
 _MIN_SHARE = 0.8

@@ -48,7 +48,7 @@ _METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
 _MAX_MICROS = 2**51
 _CLASS = 1 << 40  # A lane's number is its class times _CLASS, plus the number of its stream or thread.
 _HOST, _GPU, _COMM, _NOTHING = range(4)  # The classes of lanes; metadata nodes do not run, so they belong to _NOTHING.
-_COMM_STREAM = _CLASS - 1  # the stream of communications without one, so that they can overlap kernels without a stream
+_COMM_STREAM = _CLASS - 1  # communications that have no stream get this one, so that they can overlap kernels
 
 
 def read_foreign(file: str, messages: Iterator[reading.Encoded], path: str) -> Trace:

@@ -33,7 +33,7 @@ from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offs
 from .sections import Counterpart, decode_section
 
 _BLOCK = 4 << 20
-_CUTS_TRIED = 64  # Limits the search for cuts, because a match may be inside a string or a nested array.
+_CUTS_TRIED = 64  # Maximum number of cuts to try, because a match may be inside a string or a nested array.
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link), or convert it to .et with --without-times"
@@ -91,7 +91,7 @@ class Node(_Times, kw_only=True, gc=False):
 
 _FURTHER = tuple(f"further_{k}" for k in range(16))
 _TYPES = {name: attribute_type(name) for name in (*ATTRIBUTES, "op_schema")}
-# `attrs` lists PyTorch's attributes first, in its order. This struct decodes twice as fast as a list of `Attr`.
+# `attrs` lists PyTorch's attributes first, in its order. Decoding this struct is twice as fast as a list of `Attr`.
 _UsualAttrs: Any = msgspec.defstruct(
     "_UsualAttrs",
     [*_TYPES.items(), *((name, Attr | None, None) for name in _FURTHER)],

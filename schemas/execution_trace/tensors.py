@@ -158,7 +158,7 @@ class Signatures(SignatureTable):
         if code is None:
             signature = None
             if key[0]:
-                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # Other programs may write any value.
+                with contextlib.suppress(*UNREADABLE, TypeError, ValueError):  # Unusual programs may write any value.
                     signature = _signature(key, self._argument)
             code = self._codes[key] = -1 if signature is None else len(self.values)
             if signature is not None:

@@ -229,7 +229,7 @@ def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: boo
     of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory), (_TS, frames), (_DUR, frames))
     times = [_nanoseconds(of, get) for get, of in of_times]
     numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
-    texts: list[Any] = _decode_raw_args(array) if memory else []  # Only memory events are decoded twice.
+    texts: list[Any] = _decode_raw_args(array) if memory else []  # Only memory events need this second decoding.
     allocated = _allocations([texts[k].args for k in memory_at], times[3])
     starts = [e.ph == "s" for e in flows]
     kept = (events, at), (frames, frames_at), (flows, starts), (memory, np.array(memory_at, np.int64))

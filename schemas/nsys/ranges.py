@@ -15,7 +15,7 @@ from ...trace.conventions import PYTHON_CATEGORY
 from ..kineto.kineto_events import EventColumns
 from .database import PROCESS, Database
 
-# Ranges that partly overlap others get this category. Such ranges cannot be calls, so they are kept only as events.
+# Ranges that partly overlap other ranges get this category. They cannot be calls, so they are kept only as events.
 CROSSING = "nvtx_range"
 # Ranges with these event types (ENUM_NSYS_EVENT_TYPE) nest on their thread: NvtxPushPopRange, NvtxtPushPopRange.
 # Ranges with the other event types may overlap: NvtxStartEndRange, NvtxtStartEndRange.

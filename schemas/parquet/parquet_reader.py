@@ -99,7 +99,7 @@ class _FolderReader:
 
     def _trace(self) -> Trace:
         meta = self.meta
-        self._content(layout.EXCHANGES)  # This only checks the table; the trace already has its data.
+        self._content(layout.EXCHANGES)  # This only checks the table, because the trace already has the table's data.
         builder = TraceBuilder(self.name)
         builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
         tables = {kind: self._table(table) for kind, table in layout.ROW_TABLES.items()}

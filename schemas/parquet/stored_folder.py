@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-META = "trace.json"  # This file holds the data of a rank that no table stores.
+META = "trace.json"  # This file holds a rank's data that is not in any table.
 SUFFIXES = (".parquet", ".etplus")  # Folders that store traces have these suffixes.
 _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 

@@ -65,7 +65,7 @@ CATEGORIES = {
     "EventRecord": "graph_event_node",
     "HostNode": "graph_host_node",
 }
-COMPUTE = 2  # Other programs write this RenderStageCategory in an InternedGpuRenderStageSpecification.
+COMPUTE = 2  # Programs other than etplus write this RenderStageCategory in an InternedGpuRenderStageSpecification.
 _WRITTEN = {"device id": "device", "context id": "context", "stream id": "stream"}
 _LAUNCH = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
 # These arguments stay strings even if they look like numbers, because the format stores every value as a string.

@@ -67,7 +67,7 @@ _SIMPLE_FIELD = re.compile(
 class Loss:
     kind: str  # a key of `LOSS_KINDS`
     count: int
-    first_offset: int  # offset of the first loss in bytes; −1 if unknown
+    first_offset: int  # byte offset of the first loss; −1 if unknown
     example: str
 
     def __str__(self) -> str:
