@@ -339,7 +339,7 @@ def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list
 class Backward:
     """Each call's optimizer step and backward node, and the start times of optimizer annotations in ns."""
 
-    optimizer: IntColumn  # for each call: the innermost optimizer annotation that encloses or is the call; −1 if none
+    optimizer: IntColumn  # for each call: its innermost optimizer annotation (possibly the call itself); −1 if none
     node: IntColumn  # for each call outside the optimizer: the innermost autograd node that encloses it; −1 if none
     optimizer_ts: IntColumn
     zero_grad_ts: IntColumn

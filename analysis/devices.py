@@ -33,11 +33,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: str
     aliases: tuple[str, ...] = ()  # matched as whole words in the recorded device name; case does not matter
-    # Used if the trace has no device name. All properties must match; a pair of numbers means an inclusive range.
+    # These properties identify a device if its name was not recorded. All must match; a pair is an inclusive range.
     properties: dict[str, int | str | tuple[int, int]] = {}
     min_memory_gb: float = 0  # limits (inclusive) of the device memory size in GB (10⁹ bytes)
     max_memory_gb: float = float("inf")
-    # 10¹² FLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" include all their variants.
+    # Peak TFLOP/s by torch dtype; "tf32" is float32 on tensor cores; "float8" and "float4" include all their variants.
     tflops: dict[str, Positive]
     memory_gb_s: Positive  # 10⁹ bytes per second
     multiprocessors: int | None = None  # number of SMs or CUs

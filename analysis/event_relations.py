@@ -84,5 +84,5 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     backward, forward = numbered[order[known]], numbered[order[last[known]]]
     forward_of = np.full(len(calls) + 1, -2, np.int64)
     forward_of[backward] = forward
-    outermost = forward_of[calls.parent[backward]] != forward  # skip callees with their caller's forward operator
+    outermost = forward_of[calls.parent[backward]] != forward  # skip callees that share their caller's forward operator
     return forward[outermost], backward[outermost]

@@ -60,7 +60,7 @@ class Work:
     most_bytes: IntColumn  # upper bound of `bytes`
     dtype: npt.NDArray[np.int32]  # index into `dtypes`; the dtype selects the peak FLOP/s; 0 ("") if unknown
     dtypes: list[str]
-    call: IntColumn  # the call that the FLOPs come from or, if unknown, the launching call; −1 if none
+    call: IntColumn  # the call that has the FLOPs; if they are unknown, the launching call; −1 if there is none
     operator_ns: IntColumn  # part of the operator's kernel time, in proportion to the FLOPs; 0 if the FLOPs are unknown
     counted: Mask  # True if the operator that launched the event has known FLOPs or bytes
     elements: IntColumn  # the longest kernel has the `element_flops` of its call; other events have −1

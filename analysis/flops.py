@@ -43,9 +43,9 @@ class Operator:
     """Rules for counting one operator. Functions return None if the shapes do not determine the result."""
 
     flops: Callable[[Signature], int | None] | None = None
-    outputs: _Outputs | None = None  # returns the outputs: shapes (of the call's dtype) or tensors
-    moved: Callable[[Signature], int | None] | None = None  # None: the bytes of all inputs and outputs
-    parts: int = 1  # number of kernels that share the FLOPs; two for the backward of a convolution
+    outputs: _Outputs | None = None  # returns the outputs as tensors, or as shapes if they have the call's dtype
+    moved: Callable[[Signature], int | None] | None = None  # returns the bytes moved; None counts all tensors
+    parts: int = 1  # number of kernels that share the FLOPs; two for the backward pass of a convolution
     product: Callable[[Signature], Product | None] | None = None
     elements: Literal["", "input", "output", "rotated"] = ""  # tensors that `element_flops` counts
 

@@ -24,8 +24,8 @@ from .table import Row, Table, column, derived
 # `_analyze_idle_time_for_stream` in hta/analyzers/breakdown_analysis.py.
 KERNEL_DELAY_NS = 30_000
 QUEUE_LIMIT = 1024  # Maximum number of queued launches per stream (`max_queue_length` in HTA).
-LONG_CALL_NS = 50_000  # Longer launch calls are outliers (`runtime_cutoff` in HTA).
-LONG_DELAY_NS = 100_000  # Longer launch delays are outliers (`launch_delay_cutoff` in HTA).
+LONG_CALL_NS = 50_000  # Launch calls that take longer than this are outliers (`runtime_cutoff` in HTA).
+LONG_DELAY_NS = 100_000  # Launch delays that are longer than this are outliers (`launch_delay_cutoff` in HTA).
 
 
 class IdleCauses(Row):

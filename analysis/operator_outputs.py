@@ -23,13 +23,13 @@ POINTWISE = (
     " sigmoid_backward sign silu silu_backward sin softplus softplus_backward sqrt square sub tanh tanh_backward"
     " threshold threshold_backward tril triu where"
 )
-# Operators with a first output that has the shape of the first input. Other outputs are small and omitted.
+# The first output of these operators has the shape of the first input. Other outputs are small and omitted.
 NORMALIZATIONS = (
     "_softmax _log_softmax softmax log_softmax _softmax_backward_data _log_softmax_backward_data native_layer_norm"
     " layer_norm native_batch_norm cudnn_batch_norm miopen_batch_norm batch_norm _batch_norm_impl_index"
     " native_group_norm group_norm rms_norm _fused_rms_norm native_dropout cumsum flip roll sort"
 )
-# These operators pad or interpolate. Their output size is unknown unless the trace records it.
+# The output size of these padding and interpolation operators is unknown unless the trace records it.
 RESIZED = (
     "replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d upsample_nearest1d"
     " upsample_nearest2d upsample_nearest3d upsample_bilinear2d"
@@ -139,10 +139,10 @@ class Reduction:
     """
 
     dim: int = 1  # position of the argument that lists the dimensions (a number, a list, or None for all)
-    whole: int = 1  # maximum number of arguments in calls that reduce over all dimensions
+    whole: int = 1  # a call with at most this many arguments reduces over all dimensions
     dtype: str = ""  # "" means the dtype of the input; "sum" means that integers become int64
     indices: bool = False  # True if the overload that takes dimensions also returns int64 indices
-    given: int = 0  # position of `dtype` after `keepdim` (or position 1 if there are no dimensions); 0 if none
+    given: int = 0  # number of positions from `keepdim` to `dtype`; 0 if the operator has no `dtype` argument
 
     def outputs(self, signature: Signature) -> Returned | None:
         inputs = signature.inputs

@@ -28,9 +28,9 @@ from .origins import LineWork
 from .summary import Analysis
 from .table import Row, column, derived, nested
 
-_MOST_PAIRS = 1_000_000  # larger functions (pairs of lines) are aligned by line number
+_MOST_PAIRS = 1_000_000  # functions with more pairs of lines are aligned by line number
 _SIMILAR = 0.5  # Two files with different names are matched if at least this share of their functions is identical.
-_Operators = tuple[tuple[str, int], ...]  # the operators that a line calls, and the number of calls per iteration
+_Operators = tuple[tuple[str, int], ...]  # each operator that a line calls, and its number of calls per iteration
 
 
 class LineSide(Row):

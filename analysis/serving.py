@@ -48,7 +48,7 @@ def moved_by_norm_with_add(signature: Signature) -> int | None:
     If one result tensor precedes these arguments, the operator writes only that tensor and the residual. If two result
     tensors precede them, it writes only these."""
     tensors = signature.tensors
-    rows = [one for one in tensors if one.shape == tensors[0].shape]  # also quantized results if they have this shape
+    rows = [one for one in tensors if one.shape == tensors[0].shape]  # includes quantized results of the same shape
     if len(rows) < 2:
         return None
     written = {2: rows, 3: rows[-1:]}.get(len(rows), [])
@@ -209,7 +209,7 @@ class LibraryProduct(NamedTuple):
     k: int
     rows: Tensor
     weights: Tensor
-    returned: Tensor | None  # the result, unless the call has a tensor for it
+    returned: Tensor | None  # the result; None if the call passes a tensor for it
 
     @property
     def dtype(self) -> str:
@@ -270,7 +270,7 @@ def _fitting(
         yield LibraryProduct(batch, m, n, k, rows, weights, returned)
 
 
-_HALF, _WORD = 2, 4  # bytes per result element, and bytes per element that packs four or eight weights
+_HALF, _WORD = 2, 4  # bytes per result element, and bytes per weight element that packs four or eight values
 
 
 def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:

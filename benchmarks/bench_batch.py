@@ -1,4 +1,4 @@
-"""Measure how long it takes to link a job of 32 ranks with one and with two worker processes: `make bench`.
+"""Measure how long it takes to link a job of 32 ranks with one and with two workers. Run it with `make bench`.
 
     python benchmarks/bench_batch.py [--ranks N] [--times N] [--runs N]
 

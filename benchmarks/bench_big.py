@@ -1,4 +1,4 @@
-"""Measure the time and memory for linking gigabytes with one and two processes, relative to loading: `make bench`.
+"""Measure the time and memory to link multi-gigabyte traces with one and two processes. Run it with `make bench`.
 
     python benchmarks/bench_big.py [--runs N] [--most MILLIONS] [--only recorded|repeated|growth]
 
@@ -43,7 +43,7 @@ def perform(task: str, et: str, kineto: str, output: str) -> dict[str, float]:
     import orjson
     from etplus.linker import link
 
-    if task.startswith("jobs"):  # Otherwise, the time includes freeing the old file.
+    if task.startswith("jobs"):  # Otherwise, the time would include freeing the old file.
         Path(output).unlink(missing_ok=True)
     start = time.perf_counter()
     kept: Any = None

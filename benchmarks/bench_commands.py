@@ -1,4 +1,4 @@
-"""Measure the CPU time and memory of commands at three trace sizes, relative to linking: `make bench`.
+"""Measure the CPU time and memory of commands at three trace sizes, relative to linking. Run it with `make bench`.
 
     python benchmarks/bench_commands.py [--times 1,5,25] [--runs N] [--only LABEL,LABEL] [--odd]
 
@@ -178,7 +178,7 @@ def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--times", default="1,5,25", help="how many times to repeat the pair, per size (default: 1,5,25)"
+        "--times", default="1,5,25", help="how many times to repeat the pair, one count per size (default: 1,5,25)"
     )
     parser.add_argument("--runs", type=int, default=2, help="runs per command (default: 2)")
     parser.add_argument("--only", default="", help="run only these commands, and skip the goal checks")

@@ -1,4 +1,4 @@
-"""Measure the cost of commands on a job with 1,000 ranks, and of the straggler query on 10,000 ranks: `make bench`.
+"""Measure the cost of commands on 1,000 ranks, and of the straggler query on 10,000. Run it with `make bench`.
 
     python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER] [--no-dask]
 

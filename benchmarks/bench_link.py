@@ -1,8 +1,8 @@
-"""Compare the time and memory needed to link a pair with what orjson needs to load its files: `make bench`.
+"""Compare the time and memory to link a pair with loading its files in orjson. Run it with `make bench`.
 
 Each figure is the best of several runs, each in a separate process. The inputs are the pair `resnet103` next to the
-repository and a pair that repeats it ten times. If resnet103 is missing, the benchmark uses a fixture that is repeated
-to a similar size.
+repository and a pair that repeats it ten times. If resnet103 is missing, the benchmark repeats a fixture until it
+reaches a similar size.
 """
 
 from __future__ import annotations

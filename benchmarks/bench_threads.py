@@ -1,4 +1,4 @@
-"""Measure `trace-link` and `etplus replay` on many threads and on one thread with the same operators: `make bench`.
+"""Measure `trace-link` and `etplus replay` on many threads and on one thread. Run it with `make bench`.
 
     python benchmarks/bench_threads.py [--runs N] [--shape THREADSxOPS ...]
 

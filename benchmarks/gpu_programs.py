@@ -238,7 +238,7 @@ def capture(machine: Machine, out: Path, steps: int) -> None:
                 recording.step()
 
 
-# Each of these functions returns a step, either from before or from after a change.
+# Each of these functions returns a training step from before or from after a change.
 
 
 def training_step(model: nn.Module, x: torch.Tensor, optimizer: torch.optim.Optimizer | None = None) -> Step:

@@ -140,7 +140,7 @@ def main() -> None:
         "kineto", nargs="+", type=Path, help="Kineto traces (linked with the ET in the same folder, if any)"
     )
     parser.add_argument(
-        "--share", type=float, default=HIDDEN, help="share of the recording, from its start, in which to hide launches"
+        "--share", type=float, default=HIDDEN, help="share of the recording, from its start, with hidden launches"
     )
     args = parser.parse_args()
     print(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..converters.astra_run import SimulatedRank
 
 COMMON = "files profile network run limit full json"
-_LISTED = 5  # maximum number of examples per problem kind, in files and with --full
+_LISTED = 5  # maximum number of examples per kind of problem, in output files and with --full
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
@@ -49,7 +49,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     about = "run the traces in ASTRA-sim (binary: $ASTRA_SIM) and compare the times with the replay and the recording"
     add("--run", action="store_true", help=about)
-    add("--limit", type=int, metavar="N", help="problems to show per kind (default: 1, or 5 in files and with --full)")
+    add("--limit", type=int, metavar="N", help="show N problems per kind (default: 1; 5 in files and with --full)")
     add_tables_and_switch(parser, _is_trace)
 
 

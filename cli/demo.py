@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     has_insight = installed("analysis") and installed("report")
     names = [etplus.name, f"{chakra.name} (simulators)", f"{timeline.name} (ui.perfetto.dev)"]
     if has_insight:
-        analysis = trace.with_(file=etplus.name).analyze()  # The page's commands name the file next to it.
+        analysis = trace.with_(file=etplus.name).analyze()  # Commands on the page name the ET+ file next to it.
         title = "etplus demo: training steps on an H100"
         html, _ = outer("report.job_page").ranks_html([analysis], 1, title, shells=[etplus.name])
         with open_output(page) as out:

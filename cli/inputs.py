@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ..jobs.job import Job
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
-_KEPT = 16  # At most this many traces stay in memory for a second use. The traces of larger jobs are read again.
-_WELL_LINKED = 0.95  # If at least this share of the operators is linked, the command prints no message about it.
-_LONG = 60  # A message lists ranks in at most this many characters.
+_KEPT = 16  # If there are more traces than this, they are not kept in memory, and each use reads them again.
+_WELL_LINKED = 0.95  # For one of several pairs, the share of linked operators is printed only if it is lower than this.
+_LONG = 60  # Maximum length of a list of ranks in a message, in characters.
 
 TraceInput = str | InputPair | FileRank | StoredRank
-# A file ("-" is standard input), one rank of a merged file, or a pair of files to link.
+# An input is a file ("-" is standard input), one rank of a merged file, or a pair of files to link.
 
 
 def add_inputs(

@@ -218,7 +218,7 @@ def _signals(program: str, alone: bool) -> Iterator[Callable[[], None]]:
         os._exit(128 + number)
 
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
-    # SIGINT was ignored, as under `nohup` and in `command &`, and must stay ignored.
+    # If SIGINT was ignored at startup, as under `nohup` and in `command &`, it must stay ignored.
     if signal.getsignal(signal.SIGINT) != signal.default_int_handler:
         del handlers[signal.SIGINT]
     for number in handlers:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..analysis.devices import Device
     from ..jobs.engines import Engine
 
-_MANY = 16  # A single process is faster for fewer traces.
+_MANY = 16  # For fewer traces than this, a single process is faster.
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 

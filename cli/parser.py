@@ -55,7 +55,7 @@ TASKS = {
     "predict train": "train a neural network that predicts graph run times (needs the `learn` extra)",
     "predict evaluate": "compare neural networks with simple baselines on held-out graphs",
 }
-# A task of `predict` is in the module `predict_TASK`, such as predict_fit.
+# The module `predict_TASK`, such as predict_fit, contains the task TASK of `predict`.
 
 COMMANDS = {
     **{name: summary for group in GROUPS.values() for name, summary in group.items()},

@@ -47,7 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [--steps A-B | --seconds S] [-o DIR] [--] COMMAND ..."
     add = parser.add_argument
     window = parser.add_mutually_exclusive_group()
-    window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, from step 1 on (default: 10-12)")
+    window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, counting from 1 (default: 10-12)")
     about = "record by time, in seconds after the import of PyTorch: 5 (the first five), or 20-25"
     window.add_argument("--seconds", type=_seconds, metavar="S", help=about)
     add("-o", "--output", default="traces", metavar="DIR", help="folder for the traces (default: traces)")

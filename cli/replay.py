@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
         texts.append(render_summary(summary, terminal_width()))
         full.append(render_full(summary, terminal_width()))
-        if arguments.chrome is not None:  # After use, all other traces are dropped to save memory.
+        if arguments.chrome is not None:  # Without --chrome, each trace is dropped after use to save memory.
             timelines.append(done)
     if arguments.chrome is not None:
         traces, titles = _timelines(timelines)

@@ -86,7 +86,7 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     add("--routing", choices=get_args(Routing), help="how tokens are distributed over experts (default: as recorded)")
     about = "shard optimizer state (1), also gradients (2), also parameters (3, FSDP) over dp (default: 0, DDP)"
     add("--zero", type=int, choices=range(4), default=0, help=about)
-    add("--batch", type=int, metavar="GLOBAL", help="global batch size (default: unchanged per data-parallel rank)")
+    add("--batch", type=int, metavar="GLOBAL", help="global batch size (default: keep the size per data-parallel rank)")
     about = "microbatches per step (default: as recorded; for a new pipeline 4, or the number of stages)"
     add("--microbatches", type=int, metavar="N", help=about)
     add("--no-sync", action="store_true", help="reduce gradients only after the last microbatch, like DDP's no_sync")

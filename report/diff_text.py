@@ -27,7 +27,7 @@ _MS = 1e6
 _US = 1e3
 _MORE = re.compile(r": [\d,.]+ ms more$")  # The screen shows this number at the start of the line instead.
 _SHOWN = 5  # The screen lists at most this many changes per table.
-_WORTH = 0.001  # The screen omits smaller changes, as a share of A's time.
+_WORTH = 0.001  # The screen omits changes that are smaller than this share of A's time.
 _JOB_TABLES = {"ops": "GPU time of operators", "kernels": "kernels", "host_ops": "CPU time of topmost operators"}
 
 

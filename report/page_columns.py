@@ -103,7 +103,7 @@ _TABLES: dict[str, tuple[type[Row], str] | tuple[type[Row], str, type[Row]]] = {
     "paths_device": (PathRow, "path a_launched_ns b_launched_ns change_launched_ns"),
     "paths_host": (PathRow, "path a_self_ns b_self_ns change_self_ns"),
 }  # fmt: skip
-# A column of B has the same unit as the column of A, so that readers can compare the numbers.
+# Each of these columns uses the unit of the column that it maps to, so that readers can compare the numbers.
 _LIKE = {
     "self_ns": "total_ns", "device_self_ns": "device_total_ns", "backward_ns": "device_total_ns",
     "backward_total_ns": "device_total_ns", "min_ns": "mean_ns", "host_wait_ns": "idle_ns", "kernel_wait_ns": "idle_ns",
@@ -111,7 +111,7 @@ _LIKE = {
     "bus_bandwidth": "algorithm_bandwidth", "next_bytes": "bytes", "kept_bytes": "bytes",
     "change_ns": "a_total_ns", "rank_change_ns": "a_total_ns",
 }  # fmt: skip
-# In a narrow column of this kind, the page cuts the beginning of the text, because the end matters more.
+# If one of these columns is narrow, the page cuts off the beginning of the text, because the end matters more.
 _ENDS_MATTER = ("modules", "path", "place", "source", "module")
 
 

@@ -37,7 +37,7 @@ from ..schemas.comm_types import CollectiveCommType as Type
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]
 
-# These collectives record only the shard of one rank as their size.
+# For these collectives, the recorded size is the size of one rank's shard.
 SHARDS: Final = frozenset({Type.ALL_GATHER, Type.GATHER, Type.SCATTER})
 _CHAINS = frozenset({Type.BROADCAST, Type.REDUCE})
 _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
@@ -50,12 +50,12 @@ class _Protocol(NamedTuple):
     """An NCCL protocol. In pairs, the first value is for rings and the second for trees, unless a comment differs."""
 
     base_ns: tuple[float, float]  # startup time of a collective on a ring and on a tree
-    between: tuple[float, float]  # step time between nodes / L; rings use the second value for one rank per node
+    between: tuple[float, float]  # step time between nodes / L; rings with one rank per node use the second value
     inside: tuple[float, float]  # step time inside a node, divided by L
     least_ns: float  # minimum step time inside a node in ns, if a ring spans several nodes
     share: float  # share of the bandwidth that a ring uses
-    on_tree: tuple[float, float]  # share that a tree can use inside a node and between nodes
-    tree_tenths: tuple[int, ...]  # tenths of `on_tree` reached at 64 B, 128 B, 256 B, …; ten for larger sizes
+    on_tree: tuple[float, float]  # share of the bandwidth that a tree can use: inside a node, and between nodes
+    tree_tenths: tuple[int, ...]  # tenths of `on_tree` that messages of 64 B, 128 B, 256 B, … reach; 10 if larger
 
 
 def _tenths(text: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from ..trace.errors import UsageError
 from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
 # A waiting call returns at most this long after the awaited work ends. Longer delays are unknown waits.
-# A GPU event on another stream also starts within this time, unless something else delays it.
+# A GPU event that waits for another stream starts within `SYNC_RETURN_NS`, unless something else delays it.
 SYNC_RETURN_NS = 10_000
 # Upper limits of launch latency and gap. Longer delays must be waits for other work, because no device is that slow.
 _MAX_LATENCY_NS, _MAX_GAP_NS = 1_000_000, 100_000

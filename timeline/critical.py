@@ -87,7 +87,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
-    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # first point of the run around each point
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # for each point, the first point of its run
     before_head, head_of = before.tolist(), head.tolist()
     point_on_path = int(np.argmax(replay.time)) if last is None else last
     ends = []
@@ -225,7 +225,7 @@ def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalCha
     if result is None:
         return None
     graph = result.graph
-    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # row in `trace` of every graph row
+    place = np.append(positions(trace.nodes.id, graph.trace.nodes.id), -1)  # for each graph row, its row in `trace`
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.nodes.ts[graph.trace.nodes.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))

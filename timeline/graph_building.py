@@ -41,21 +41,21 @@ from .thread_edges import handoffs, host_chains, without_backend_work, without_p
 SYNC_COST_NS = 3_000
 # A launching call that takes longer than this multiple of the median first does other work, such as module loading.
 _SLOW = 3
-# Launching calls are slower by at least this factor if the queue is full.
+# If the queue is full, launching calls take at least this many times as long.
 _LONGER = 1.5
-# A queue limit must be at least this large, and must block at least this number and this share of the launches.
+# Minimum queue limit, and minimum number and minimum share of the launches that the limit must block.
 _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
-# If all calls wait for room in the queue, a call itself is assumed to take this many ns.
-# The delay between room in the queue and the return must vary by at most this share of the call's duration.
+# If all calls wait for room in the queue, each call is assumed to take `_OWN_NS` in addition to its wait.
+# The time from free room in the queue to the call's return may vary by `_CONSTANT` times the call's duration.
 _OWN_NS, _CONSTANT = 3_000, 0.25
-# A waiting call returns a few µs after the queue has room. Up to this many more short kernels may start by then.
+# A waiting call returns a few µs after the queue has room. In this time, this many more short kernels may start.
 _NEAR_LIMIT = 8
 
 
 @dataclass(frozen=True)
 class LaunchQueue:
     limit: int | None  # None if no call waits
-    edges: Edges  # from the start of work that makes room in the queue to the end of the waiting call
+    edges: Edges  # edges from the start of the work that makes room in the queue to the end of the waiting call
     blocked: IntColumn  # rows of the calls that waited
     typical_ns: int  # median duration of the calls that did not wait
 
@@ -115,7 +115,7 @@ def _limit_of(
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
         typical = int(median(duration[below]))
         waits = median(duration[at_limit]) > _LONGER * typical
-    else:  # there are no fast calls: check for a constant delay after the queue has room
+    else:  # if no call is fast, check that the delay after the queue has room is constant
         typical = _OWN_NS
         early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
         waits = late_ns - early_ns <= _CONSTANT * median(duration[at_limit])
@@ -135,7 +135,7 @@ def with_submissions(
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(trace), np.int64)
     early[call] = np.minimum(nodes.dur[call] - queue.typical_ns, nodes.ts[gpu] - nodes.ts[call])
-    count = len(points.measured)  # source * count + target is a key for a pair of points
+    count = len(points.measured)  # `source * count + target` identifies a pair of points
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
     busy = (before >= 0) & (nodes.end[before] > nodes.ts[call])
     early[call[blocking]] -= nodes.dur[gpu[blocking]]  # a blocking copy call ends when the copy or its stream ends
@@ -262,7 +262,7 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
-# A delay is an unknown wait if it exceeds 20 µs and two launch latencies, because latencies vary by about this much.
+# A delay is an unknown wait if it exceeds both 20 µs and two launch latencies. Latencies vary by about that much.
 # On a 2080 Ti with a median latency of 16 µs, for example, latencies reached 30 µs above the median.
 _LEAST_NS, _LATENCIES = 20_000, 2
 # A synchronizing call that does not have to wait takes at most this long (65 µs on an MI250).
@@ -293,7 +293,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
-    binding = binding[run_starts(edges.target[binding])]  # if several edges bind, keep the first
+    binding = binding[run_starts(edges.target[binding])]  # if several edges determine the same time, keep the first one
     source, target = edges.source[binding], edges.target[binding]
     waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
     shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))
@@ -308,7 +308,7 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
     lag = counted_lags(graph, constants)
     lag = np.where(edges.kind == LAUNCH, np.minimum(lag, constants.launch_latency_ns), lag)
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (lag > _IDLE_SYNC_NS))
-    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # keep only the last part of every call
+    own = own[graph.end[edges.owner[own]] == edges.target[own]]  # keep only the last edge of every call
     lag[own[named(graph.trace.names, graph.trace.nodes.name[edges.owner[own]], SYNCHRONIZE)]] = SYNC_COST_NS
     return lag
 

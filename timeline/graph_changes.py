@@ -104,7 +104,7 @@ def without_queue(graph: ReplayGraph, on: Rows) -> Change:
 
 
 def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
-    """Shorten GPU events to `bounds` / `share`. A bound is the row's ns at the device's peaks, or −1 if unknown."""
+    """Shorten GPU events to `bounds` / `share`. A bound is the row's ns at the device's peak rates, −1 if unknown."""
     known = np.append(rows & (bounds >= 0), False)
     edge = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
     least = np.rint(bounds[graph.edges.owner[edge]] / share)

@@ -31,7 +31,7 @@ class Unexplained:
     """Waits that nothing in the trace explains. A replay keeps their measured durations."""
 
     count: int
-    ns: int  # total time of the waits; time with several waits is counted once
+    ns: int  # total time of the waits; overlapping waits are counted once
     share: float
 
 

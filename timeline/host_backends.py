@@ -34,11 +34,11 @@ from .thread_edges import host_chains, without_backend_work
 # The recorded end of a collective may be up to this much later than the time at which its caller resumed.
 # After the backend thread marks the collective as done, the caller may use the thread's CPU for up to a time slice.
 _LATE_END_NS = 5_000_000
-# A pause is a wait for a collective if the collective ends at most this long before the end of the pause.
+# A pause is a wait for a collective if the collective ends at most this long before the pause ends.
 _JUST_BEFORE_NS = 1_000_000
-# A collective starts this long after its call, unless other collectives in the trace show the actual delay.
+# Assumed time from the call of a collective to its start, if no collective in the trace shows the actual time.
 _DISPATCH_NS = 250_000
-# Threads of a process group (`Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
+# Number of threads per process group (`Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp).
 _WORKERS = {"gloo": 2, "mpi": 1}
 # Matches calls that compute: library operators outside torch.distributed, and autograd nodes that PyTorch generates.
 # Only the names of generated nodes end in a digit ("AddmmBackward0").

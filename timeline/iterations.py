@@ -220,9 +220,9 @@ def _medians(
 
 # A modified z-score above 3.5 marks an outlier (Iglewicz and Hoaglin, 1993). A standard deviation is about 1.4826 MAD.
 _DEVIATIONS = 3.5 * 1.4826
-# An iteration is not an outlier if it differs less than this from the median, however regular other iterations are.
+# An iteration that differs from the median by less than this share is never an outlier.
 _LONGER = 0.2
-# An iteration has different work if its numbers of calls by name differ from the medians by more than this share.
+# An iteration does different work if its call counts per name differ from the medians by more than this share.
 _OTHER_WORK = 0.1
 
 
@@ -279,7 +279,7 @@ def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.f
     keys, which = distinct_rows(distinct_rows(trace.nodes.name[rows])[1], of_row[rows])
     (name, iteration), counts = keys.T, np.bincount(which, minlength=len(keys))
     usual = _median_counts(name, counts, count)
-    present = np.abs(counts - usual[name]) - usual[name]  # names that do not occur differ by their usual count
+    present = np.abs(counts - usual[name]) - usual[name]  # a name that does not occur differs by its usual count
     differs: npt.NDArray[np.float64] = np.bincount(iteration, weights=present, minlength=count) + usual.sum()
     return differs / max(float(usual.sum()), 1.0)
 

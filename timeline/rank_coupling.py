@@ -26,13 +26,13 @@ class Rendezvous:
     """A collective of several ranks, or a message. The sender of a message is the first rank."""
 
     rank: tuple[int, ...]  # indices of the graphs that participate
-    row: tuple[int, ...]  # row of the communication in the trace of every graph
+    row: tuple[int, ...]  # for each graph, the communication's row in its trace
     transfer_ns: int  # duration in ns after all ranks are ready (`transfers`)
-    own_ns: tuple[int, ...]  # additional time of every rank after the transfer; 0 on devices
-    early_ns: tuple[int, ...]  # time from when a rank is ready to its recorded start
+    own_ns: tuple[int, ...]  # for each rank, its additional time after the transfer; 0 on devices
+    early_ns: tuple[int, ...]  # for each rank, the time from when it is ready to its recorded start
     on_host: bool = False
     message: bool = False
-    sent_ns: int = -1  # sending time of a host message, −1 if it ended before the receiver started
+    sent_ns: int = -1  # time that sending a host message takes; −1 if it ends before the receiver starts
 
     @property
     def blocked(self) -> list[tuple[int, int, int, int]]:

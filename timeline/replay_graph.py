@@ -38,7 +38,7 @@ class Edges:
     lag: IntColumn  # measured minimum time from source to target, in ns
     kind: npt.NDArray[np.int8]
     owner: IntColumn  # row that takes this time (HOST, DURATION, COMM), −1 for other edges
-    capped: npt.NDArray[np.bool_]  # True if `Constants` limits the lag
+    capped: npt.NDArray[np.bool_]  # True if the fitted `Constants` limit the lag
 
     __repr__ = brief
 
@@ -83,7 +83,7 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-# Removed edges have this lag, so they lead to a time before all points.
+# Removed edges have this lag. It is so low that they never determine a time.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
 # If spans have fewer heads than this on average, visiting each head separately is faster.
@@ -150,7 +150,7 @@ class _Joins:
     """
 
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
-        # edges are sorted by target; heads without an edge get the time 0
+        # edges are sorted by target; a head that has no edge gets the time 0
         self._source, self._target, self._heads = source, target, heads
         first = np.flatnonzero(run_starts(target))
         head, numbers = target[first], np.arange(len(first))
@@ -224,8 +224,8 @@ class SharedTransfers:
     queue: IntColumn  # index in `workers` of the communication's group, −1 for messages
     workers: tuple[int, ...]  # number of threads for every process group
     gap_ns: IntColumn  # delay of the communication after a thread is free
-    moved_ns: IntColumn  # recorded time of the transfer; the sender may end later
-    beside: tuple[int, int] = (0, 0)  # ns of operators during transfers, and the ns they would take alone
+    moved_ns: IntColumn  # recorded duration of the transfer; the sender may end later
+    beside: tuple[int, int] = (0, 0)  # ns that operators took during transfers, and ns that they would take alone
 
     __repr__ = brief
 

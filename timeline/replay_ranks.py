@@ -31,15 +31,15 @@ from .replay_graph import HOST, ReplayGraph
 from .untraced import UntracedAnswer, untraced_answer
 from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
-# Transfer times in a job may differ by this share from a calibration on idle CPUs.
-# If ranks take turns on CPUs, the share is `_TURNS`, because backend threads also wait for a CPU.
+# Transfer times in a job may differ from a calibration on idle CPUs by this fraction.
+# If ranks take turns on CPUs, the fraction is `_TURNS`, because backend threads also wait for a CPU.
 _BANDWIDTH = 0.15
-# Host work varies by these shares between runs: in most jobs, if ranks take turns on CPUs, and in jobs with GPUs.
+# Run-to-run variation of host work: in most jobs, in jobs with ranks that take turns on CPUs, and in jobs with GPUs.
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
-# Ranks take turns on CPUs if p90 / p10 of the times of identical operators is at least this large.
+# Ranks take turns on CPUs if the ratio p90 / p10 of identical operators' times is at least this large.
 _UNEVEN = 1.8
 _PLENTY = 10**9
-# A Gloo all-to-all takes between these multiples of the time from the formula (calibration gloo-2).
+# Range of the times of a Gloo all-to-all, as multiples of the formula's time (calibration gloo-2).
 # At four link speeds, messages reached up to 1.7 times the bandwidth of all-reduces, and all-gathers only 0.67 times.
 _ALL_TO_ALL = (0.6, 1.5)
 

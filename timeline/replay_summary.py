@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
-# If the error of the unchanged replay exceeds the first share, what-ifs are unreliable. Above the second, they fail.
+# What-ifs are unreliable if the error of the unchanged replay exceeds `UNRELIABLE`. They fail if it exceeds `REFUSED`.
 UNRELIABLE, REFUSED = 0.01, 0.05
 
 
@@ -128,7 +128,7 @@ class Summary:
     steps: StepTimes | None = None
     span: AnswerRange | None = None  # range of the predicted makespan on another network
     untraced: UntracedAnswer | None = None  # step time without the recorder, if it was measured
-    recorded: bool = True  # if False, start times were not recorded, and measured values are omitted
+    recorded: bool = True  # False if start times were not recorded; measured values are then omitted
 
     __repr__ = brief
 

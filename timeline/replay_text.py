@@ -14,7 +14,7 @@ from .replay_summary import Summary
 
 _US = 1e3
 _OPERATORS = 5  # maximum number of critical path entries on the screen
-_LEAST = 0.001  # kinds of edges with a smaller share of the path are omitted
+_LEAST = 0.001  # kinds of edges that take a smaller share of the critical path are omitted
 _LANES = 8
 _NOTE = " " * 7
 

@@ -69,8 +69,8 @@ class _Flows:
     """Active transfers, and messages that wait for earlier ones on their connection (`tx_` in Gloo's tcp/pair.cc)."""
 
     def __init__(self) -> None:
-        self.links: dict[int, Links] = {}  # maps transfers that currently move data to their links
-        self.on_link: defaultdict[int, int] = defaultdict(int)  # maps links to numbers of moving transfers
+        self.links: dict[int, Links] = {}  # maps each transfer that currently moves data to its links
+        self.on_link: defaultdict[int, int] = defaultdict(int)  # maps each link to its number of active transfers
         self.connection: dict[Links, deque[int]] = {}  # messages in order; only the first one moves data
         self.waiting: dict[int, Links] = {}
 
@@ -124,7 +124,7 @@ class _Transfer:
 class _HostWork:
     def __init__(self, slowdown: float) -> None:
         self.transfers = 0
-        self.left_ns: dict[int, float] = {}  # remaining ns of edges at full speed
+        self.left_ns: dict[int, float] = {}  # for each edge, the ns that remain at full speed
         self._slowdown, self._until = slowdown, 0
 
     @property
@@ -150,7 +150,7 @@ class _LinkTimeline:
         self.source, self.target = edges.source.tolist(), edges.target.tolist()
         self.missing = np.bincount(edges.target, minlength=count).tolist()
         self.ready, self.time = [0] * count, [0] * count
-        self.heap: list[tuple[int, int, int]] = []  # events: time in ns, kind, key
+        self.heap: list[tuple[int, int, int]] = []  # events, each with time in ns, kind and key
         place = {row: k for k, row in enumerate(shared.rows.tolist())}
         self.transfer_of = {edge: place[int(edges.owner[edge])] for edge in transfer_edges(graph).tolist()}
         self.enters = {int(graph.start[row]): k for row, k in place.items() if shared.queue[k] >= 0}

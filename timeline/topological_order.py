@@ -49,7 +49,7 @@ def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArr
     if not left.any():
         return []
     inside = left[source] & left[target]
-    # Every remaining node waits for another remaining node, so a walk to the lowest awaited nodes finds a cycle.
+    # Each remaining node waits for another remaining node, so stepping to the lowest awaited node finds a cycle.
     waits_for = np.full(count, count, dtype=np.int64)
     np.minimum.at(waits_for, target[inside], source[inside])
     seen: dict[int, int] = {}

@@ -35,23 +35,23 @@ _DISPATCH_NS, _CALL_NS = 400, 200
 _FEWEST = 20
 # A typical operator has this many arguments and is called inside this many Python frames.
 _USUAL_ARGUMENTS, _FRAMES = 4, 3
-# An operator allocated memory or was interrupted if it took more than this multiple of the expected recording time.
+# An operator that took more than this multiple of the expected time allocated memory or was interrupted.
 _MOST = 5.0
-# Costs measured on small operators are too low (warm cache), so a usual, a lowest and a highest factor correct them.
+# Costs measured on small operators are too low (warm cache). These usual, lowest and highest factors correct them.
 # The factors come from programs that also ran without a profiler (`benchmarks/findings.py --gains`).
 _SHARES = (1.5, 1.2, 2.0)
-# The first factors apply if no step was timed before the window. The second factors apply if no operators show costs.
+# Factors if no step was timed before the window, and factors if no operators show the recording costs.
 _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
-# Host time of this length without recorded events is sleep, I/O or Python code. Recording does not slow it down.
+# A gap of at least this length in the host's events is sleep, I/O or Python code. Recording does not slow it down.
 PAUSE_NS = 1_000_000
-# A time was interrupted if it exceeds the median of its kind both by this factor and by this many ns.
+# A call was interrupted if its time exceeds the median of its kind both by this factor and by this many ns.
 _INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
 # Recording costs are not corrected if they are less than this share of the makespan.
 _LITTLE = 0.02
-# Remaining host work is scaled to match the untraced step. The factor is kept between these limits.
+# The remaining host work is scaled to match the untraced step, by a factor between these limits.
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0
 _ROUNDS = 3
-# From run to run, CPU work varies by this share of a gain plus this share of the step. GPU work does not vary.
+# Run-to-run variation of CPU work: this fraction of the gain plus this fraction of the step time. GPU work is stable.
 _UNEVEN, _UNEVEN_STEP = 0.25, 0.005
 _COSTS = re.compile(r"etplus\.costs operator_ns=(\d{1,9}) annotation_ns=(\d{1,9}) frame_ns=(\d{1,9})", re.ASCII)
 

@@ -139,7 +139,7 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"unknown what-if {text!r}; for example 'kernel:name~gemm*0.5', 'cpu*0', 'remove op:aten::copy_'")
 
 
-# Returns the time of every graph row at the device's peaks, in int64 ns, or −1 if it is unknown.
+# Returns the time of every graph row at the device's peak rates, in int64 ns, or −1 if it is unknown.
 Bounds = Callable[[], IntColumn]
 
 

@@ -32,7 +32,7 @@ _SHARES = (0.3, 0.45, 0.7)
 _LAUNCH_NS = 3_000  # minimum duration of a kernel
 _BACKWARD_WORK = 2.5  # A fused backward recomputes the scores, so it runs five GEMMs; the forward runs two.
 # If no peak is known, the fused operator is assumed to take this multiple of the time of both GEMMs (high, usual, low).
-# On a CPU, small attentions gain little: 12% for an untraced step that spends 65% of its time in attention.
+# On a CPU, fusing small attention layers gains little: 12% for an untraced step that spends 65% of its time in them.
 _OF_PRODUCTS, _OF_PRODUCTS_CPU = (1.15, 0.95, 0.6), (2.0, 1.5, 1.0)
 
 # Users cannot change the implementation of these fused PyTorch operators.

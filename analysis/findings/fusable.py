@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _FUSES = (POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 _REDUCES = (REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
-# Minimum saving, as a share of the operator time. Side effects of compiling, good or bad, can be about as large.
+# Minimum saving, as a share of the operator time. Other effects of compiling, good or bad, can be about this large.
 _LEAST_SAVED = 0.02
 # Range of the real saving, relative to the estimate. Fusion saves less if backward needs the intermediate results.
 # Fusion saves more if the fused kernel also absorbs neighboring loads and stores.

@@ -20,19 +20,19 @@ from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
 LATE_START = 0.02  # minimum idle time before the first GPU event, as a share of the makespan
-LEAST_LATE_NS = 1_000_000  # minimum idle time before the first GPU event, ns; recordings need up to 1 ms to launch it
+LEAST_LATE_NS = 1_000_000  # minimum idle ns before the first GPU event; while recording, its launch takes up to 1 ms
 # Minimum idle time after the last GPU event, as a share of the makespan. Metrics and the profiler always take time.
 LATE_FINISH = 0.05
 # Minimum time that the device waits for launches, as a share of the makespan. Short waits at a step's start are normal.
 HOST_WAIT = 0.1
 FEWEST_LAUNCHES = 10  # A CUDA graph is not worthwhile for fewer launches than this.
 SLOW_LAUNCH_NS = 100_000  # A launch that takes longer than this is slow; a typical launch takes 5 to 20 µs.
-SYNC_WAIT = 0.02  # minimum wait for the device in one source line, as a share of the makespan
+SYNC_WAIT = 0.02  # minimum wait for the device per source line, as a share of the makespan
 # Minimum gain from removing a wait that occurs once per step. The program may need this wait to detect a step's end.
 ONCE_GAIN = 0.1
 MOST_LINES = 3  # maximum number of lines to report, longest wait first
 PAGEABLE = 0.02  # minimum total time of copies from pageable memory, as a share of the makespan
-# A pinned copy takes 0.2 to 0.6 of the time of a pageable copy, because the driver copies pageable memory twice.
+# A pinned copy takes 20% to 60% as long as a pageable copy, because the driver copies pageable memory twice.
 # See the CUDA C++ Best Practices Guide, "Pinned Memory"; typical rates are 8 and 20 GB/s on PCIe 4.
 _PINNED_SHARE = 0.4
 _TO_DEVICE = re.compile(r"(?i)htod|hosttodevice")

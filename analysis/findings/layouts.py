@@ -33,7 +33,7 @@ _LAYOUT_KERNEL = re.compile(
 )
 _LONGEST_NAME = 80
 _LEAST_LAYOUT = 0.02
-# Minimum share of device time. Every model copies some tensors in order to split and join them.
+# Minimum share of device time that copies take. Every model copies some tensors to split and join them.
 _LEAST_COPIES = 0.03
 # Minimum size of a copy. Smaller copies spend most of their time on call overhead.
 _LEAST_COPY_BYTES = 1 << 16

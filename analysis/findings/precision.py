@@ -18,8 +18,8 @@ from .work_items import PRODUCT_WORK, WorkItems, work_items
 if TYPE_CHECKING:
     from .case import Case
 
-_LEAST_SHARE = 0.05  # minimum share of the operator time; float64 sums and losses that are intended take less
-# float32 time divided by float64 time: worst, usual and best case. Half as many bytes move, and vectors are shorter.
+_LEAST_SHARE = 0.05  # minimum share of the operator time; intended float64 sums and losses take less
+# float32 time divided by float64 time: worst, usual and best case. float32 needs half the bytes and vector operations.
 _FACTORS = (0.65, 0.5, 0.4)
 
 

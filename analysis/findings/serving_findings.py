@@ -19,16 +19,16 @@ from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Detector, Eviden
 from .places import where_of
 
 WAITS = 0.1  # minimum wait of decode for prefill, as a share of the decode time; up to a tenth is normal
-FIRST_KERNEL = 0.15  # minimum share of a step (and of all steps) before the first kernel; launching takes 1 or 2%
+FIRST_KERNEL = 0.15  # minimum share of the step time before the first kernel, per step and in total; usually 1 or 2%
 # Minimum share of padding among the tokens of padded steps.
 # Captured sizes grow by 8, so large batches always contain a few padding tokens.
 PADDED = 0.1
-# Minimum idle share of the time from the first to the last GPU event of steps with graphs.
+# In steps with graphs: minimum idle share of the time from the first to the last GPU event.
 # If an engine prepares the next step while the device works, the idle share stays lower.
 GAPS = 0.1
-KNOWN = 0.8  # minimum share of the decode time with a known bound, for a meaningful roofline
+KNOWN = 0.8  # the roofline is meaningful only if bounds are known for at least this share of the decode time
 FAR = 0.4  # Decode below this share of the roofline is slow. Paged attention and small kernels never reach the peak.
-REACHED = 0.7  # Well-tuned decode with large batches reaches this share, so the replay scales the kernels to it.
+REACHED = 0.7  # With large batches, tuned decode reaches this share of the roofline; the replay scales kernels to it.
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
 _MOST_STEPS = 20  # maximum number of steps to replay, longest first; the gain excludes further steps
 

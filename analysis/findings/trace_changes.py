@@ -29,7 +29,7 @@ from .places import where_of
 LEAST = 0.01  # minimum change, as a share of A's iteration time; two runs of one program differ by about this much
 # Launch counts that differ by at most this ratio are considered equal, because a recording may contain an extra step.
 SAME_COUNT = 0.05
-# A slowdown is uniform if at least `KERNELS` kernels, with `OF_TIME` of the time, are within `UNIFORM` of the median.
+# A slowdown is uniform if at least `KERNELS` kernels (`OF_TIME` of the time) are within `UNIFORM` of the median.
 # A different clock causes uniform slowdowns; a different program or library does not.
 UNIFORM, OF_TIME, KERNELS = 0.1, 0.8, 4
 # Ids of comparison findings.
@@ -37,7 +37,7 @@ LOOKED_FOR = (
     *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
     *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
 )
-FOLLOWED = 0.03  # minimum gain of a finding in A (share of the makespan) to report that fixing it did not speed up B
+FOLLOWED = 0.03  # minimum gain (share of A's makespan) of a fixed finding to report that the fix did not speed up B
 _TOP = 3
 _NAME = 60
 

@@ -49,8 +49,8 @@ class ServedTraces:
         return ServedTraces(dict(enumerate(traces)))
 
     def chosen(self, number: int | None) -> list[int]:
-        """Return a list with `number` or, by default, with all ranks of a job or the first trace. Unknown numbers raise
-        UsageError."""
+        """Return `[number]`. By default, return all ranks of a job; without a job, return only the first trace.
+        Unknown numbers raise UsageError."""
         if number is not None and number not in self.traces:
             raise UsageError(f"no trace {number}; there are {', '.join(map(str, [*self.traces][:8]))}")
         if number is not None:

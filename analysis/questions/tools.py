@@ -26,7 +26,7 @@ from ..summary import row_classes, table_of
 from ..table import Row
 from .served_traces import ServedTraces
 
-MOST_CHARACTERS = 6_000  # maximum characters in an answer (about 2,000 tokens); longer tables continue with `offset`
+MOST_CHARACTERS = 6_000  # maximum length of an answer (about 2,000 tokens); longer tables continue with `offset`
 _ROWS = 50
 _TRACES = 4
 _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.S | re.ASCII)

@@ -47,7 +47,7 @@ class EdgeLatencies(msgspec.Struct, frozen=True):  # all durations are in ns
 
 @dataclass(frozen=True)
 class Places:
-    edges: IntColumn  # edges of GPU events and collectives; without GPU events, the edges of operator self times
+    edges: IntColumn  # edges of GPU events and collectives; if there are no GPU events, edges of operator self times
     place: list[str]  # for each edge, its key in `EdgeLatencies.places`
     iteration: IntColumn  # for each edge, its iteration
 
@@ -71,7 +71,7 @@ class Chosen:
     of_row: IntColumn  # for each row, its iteration; −1 outside the chosen iterations
     index: IntColumn  # numbers of the chosen iterations
     split: MarkedIterations | None = None  # all iterations that the trace marks; None if the whole trace is chosen
-    set_apart: tuple[Outlier, ...] = ()  # requested iterations that are outliers and so were not chosen
+    set_apart: tuple[Outlier, ...] = ()  # requested iterations that were not chosen because they are outliers
 
 
 def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:

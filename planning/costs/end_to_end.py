@@ -154,13 +154,13 @@ class _EndToEnd:
     low: int
     high: int
     factor: float  # calibration factor; the times already include it
-    # Half widths of the interval in log time, one for each source of uncertainty:
-    # the replay itself (own), predicted CPU times (host), GPU events (gpu), and waits in collectives (waits).
+    # Half widths of the interval in log time, one for each of four sources of uncertainty.
+    # The sources are the replay itself (own), CPU times (host), GPU events (gpu), and waits in collectives (waits).
     own: float
     host: float
     gpu: float
     waits: float
-    speed: float  # |log(speed of one host / speed of the other)|; 0 if they differ by at most a factor of `WIDEST`
+    speed: float  # |log(speed ratio of the two hosts)|; 0 if their speeds differ by at most a factor of `WIDEST`
     unknown: float  # share of CPU time that the model cannot predict
     error: EndToEndError | None  # errors on held-out traces; None if the prediction uses the recorded CPU times
 

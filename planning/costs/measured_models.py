@@ -55,7 +55,7 @@ class KindMean(FromMeasured):
         return None if ns is None else Estimate(ns, "mean of its kind")
 
 
-# Maximum size ratio of two tasks to interpolate between; over wider ranges, the library switches kernels.
+# Interpolate only between tasks with at most this size ratio; over wider ranges, the library switches kernels.
 _APART = 16
 # A median of `_ENOUGH` times is reliable. If there are fewer, also use tasks up to `_SIMILAR` doublings farther away.
 _ENOUGH, _SIMILAR = 5, 1.0

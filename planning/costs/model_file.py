@@ -20,7 +20,7 @@ from .registry import Costs
 
 VERSION = 2
 _LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")  # matches integers that may exceed MAX_NS
-# For a trace with unknown share u, use held-out traces with an unknown share of at most max(2u, 10%).
+# If a share u of a trace's edges is unknown, use held-out traces with an unknown share of at most max(2u, 10%).
 _LITTLE, _MUCH = 0.1, 2.0
 
 _FARTHEST = 30.0  # In a valid file, |log ratio| is less than this: e³⁰ turns 30 ms into 10,000 years.
@@ -28,7 +28,7 @@ _FARTHEST = 30.0  # In a valid file, |log ratio| is less than this: e³⁰ turns
 
 class EndToEndError(msgspec.Struct, frozen=True):
     log_ratios: tuple[float, ...] = ()  # for each held-out trace, log(measured/predicted)
-    unknown: tuple[float, ...] = ()  # for each trace, the share of timed edges without a prediction
+    unknown: tuple[float, ...] = ()  # for each held-out trace, the share of timed edges that have no prediction
 
     def __post_init__(self) -> None:
         if len(self.log_ratios) != len(self.unknown) or not all(

@@ -25,7 +25,7 @@ from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .task import Estimate, Task
 from .utilization import Utilization, fit_utilization, kernel_family
 
-UNKNOWN = "unknown"  # If no model can predict a time, its source has this name.
+UNKNOWN = "unknown"  # name of the source of a time that no model can predict
 # If too few events were held out, this is the spread of events that match a measured event.
 _MEASURED = {"measured": Spread(0, 0.8, 1.25)}
 _NOTHING = Estimate(0.0, UNKNOWN)

@@ -363,6 +363,6 @@ def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estim
 
 
 class HostSpeed(NamedTuple):
-    # Median of (time in this trace / time in the fitted traces) over operators in both; 1 if there are too few of them.
+    # Median of (time in this trace / time in the fitted traces) over common operators; 1 if there are too few of them.
     ratio: float
-    unknown: float  # share of the self time in operators that no fitted trace contains; 1 if too few are in both
+    unknown: float  # self-time share of operators that no fitted trace contains; 1 if too few operators are common

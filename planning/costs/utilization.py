@@ -34,7 +34,7 @@ from .bound import bound_of, device_of
 from .measured_tasks import MeasuredTask
 from .task import Task
 
-# Terms of the laws. The name of a label starts with the name of a term.
+# Terms of the laws. The name of each label starts with the name of its term.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 # Initial start-up times in ns: for known work (True), for unknown work, and for collectives (ranks must synchronize).
 _START_NS, _COLLECTIVE_START_NS = {True: 2000.0, False: 4000.0}, 20_000.0
@@ -173,7 +173,7 @@ def _labels(task: Task, device: Device | None, many: int, bandwidth: float) -> d
 class Law(msgspec.Struct, frozen=True):
     """Learned weights of one law: for events with FLOPs or bytes, with only a grid, or with only a name."""
 
-    weights: dict[str, dict[str, float]]  # maps terms to their labels' learned weights; missing labels have weight 0
+    weights: dict[str, dict[str, float]]  # maps each term to its labels' learned weights; a missing label has weight 0
     kernels: dict[str, float]  # maps kernel names to log(measured time / time predicted without this correction)
     # Mean of measured time / time predicted without this factor.
     # A regression on logs predicts medians, but sums depend on means (Duan, "Smearing estimate", 1983).

@@ -12,7 +12,7 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
-_LEAST_ERROR = 1e-3  # Errors are raised to at least this, so that one exact prediction does not make the mean zero.
+_LEAST_ERROR = 1e-3  # Smaller errors are set to this. Otherwise, one exact prediction makes the geometric mean 0.
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def _features(graphs: Sequence[GraphArrays]) -> Floats:
 class Score:
     count: int  # number of predictions
     served: float  # share of tasks that have a prediction
-    geomean: float  # geometric mean of |predicted/measured − 1|, after raising each error to at least 0.1%
+    geomean: float  # geometric mean of |predicted/measured − 1|, with smaller errors set to 0.1%
     median: float  # median of |predicted/measured − 1|
     mape: float  # mean of |predicted/measured − 1|
     factor: float  # exp(mean |log(predicted/measured)|) − 1: typical error, whether too high or too low

@@ -19,7 +19,7 @@ from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays,
 from ...trace.columns import IntColumn
 
 Run = tuple[GraphArrays, int]  # A run is a graph and the index of its configuration.
-# The network has this many layers that aggregate over edges.
+# Number of network layers that aggregate over edges.
 LAYERS = 2
 _TILE = 24
 # A node has four kinds of inputs: features, configuration, mean configuration over the graph, and tile configuration.
@@ -32,7 +32,7 @@ class Layer:
     """One aggregation over edges, from p input rows to c output rows. Each output row represents identical nodes."""
 
     own: Tensor  # shape (c): for each class, its input row
-    # Edges of one node per class, in shape (2, m): the class, and the input row of the node at the other end.
+    # Edges of one node per class, shape (2, m). Each edge has its class and the input row of the node at the other end.
     inputs: Tensor
     outputs: Tensor
 

@@ -64,7 +64,7 @@ def train(
     state = _TrainingState(hidden, graphs)
     singles = [single(run, state.center, state.scale) for run in runs(graphs)]
     held = _batches(runs(valid), state.center, state.scale)
-    if epochs is None:  # this is enough for early stopping to take effect
+    if epochs is None:  # allow enough epochs for early stopping to take effect
         epochs = min(EPOCHS, max(_PATIENCE, _WORK // sum(run.work for run in singles)))
     while state.epoch < epochs and state.epoch - state.best_epoch < _PATIENCE:
         for group in state.optimizer.param_groups:
@@ -154,7 +154,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, An
     blob = load(path, trace=False)
     try:
         tensors = load_tensors(blob.data)
-        # safetensors cannot read metadata from memory. The file starts with the header's length (8 bytes) and header.
+        # safetensors cannot read metadata from memory. The file starts with the header and its length (8 bytes).
         size = int.from_bytes(blob.data[:8], "little")
         meta = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
         if meta["version"] != _VERSION or meta["kind"] != _KIND or not 0 < meta["hidden"] <= 4096:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 # The `kind` of a tensor's contents, and the parameters of this kind. `standalone.filled` creates the values.
-# Integers: index (in [low, high)), sorted (ascending, in [0, high)), offsets (evenly spaced from 0 to high).
-# Others: uniform (floats in [0.1, 1)), rising (ascending floats), value (constant), mask (`true` evenly spaced ones).
+# Integer kinds are index (in [low, high)), sorted (ascending, in [0, high)) and offsets (evenly from 0 to high).
+# Other kinds are uniform (floats in [0.1, 1)), rising (ascending floats), value (constant) and mask (even `true`s).
 Fill = dict[str, Any]
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})

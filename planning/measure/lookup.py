@@ -11,8 +11,8 @@ from .measured import Measured
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
 
-EXECUTED = "executed"  # If a time was measured on this machine, its source has this name.
-RECORDED = "recorded"  # If a time is kept from the trace, its source has this name.
+EXECUTED = "executed"  # name of the source of times that were measured on this machine
+RECORDED = "recorded"  # name of the source of times that are kept from the trace
 _FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
 
 

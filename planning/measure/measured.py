@@ -18,7 +18,7 @@ from ...trace.errors import TraceFormatError
 
 VERSION = 1
 _NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
-_LONG_NS = 50_000  # Calls that take less than this are not compared with their recorded times.
+_LONG_NS = 50_000  # Calls that take less time than this are not compared with their recorded times.
 _LEAST_TO_FIT, _REWEIGHTED = 12, 30
 _REMEDY = "make it with `etplus measure`"
 
@@ -117,7 +117,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     files: tuple[str, ...]
     conditions: Conditions
     timings: tuple[Timing, ...]  # executed calls, sorted by total time in the traces, longest first
-    not_executed: tuple[NotExecuted, ...]  # the other calls, grouped by operator and reason, largest share first
+    not_executed: tuple[NotExecuted, ...]  # skipped calls, grouped by operator and reason, largest share first
     executed: float  # share of the total operator self time that is covered by executed calls and their callees
     outside: float  # share of the total self time that the autograd engine, Python and annotations take
 
@@ -183,7 +183,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
 
 
 def write_measured(measured: Measured, path: str) -> None:
-    """Write the measured times as JSON; a name that ends in ".gz" is gzipped."""
+    """Write the measured times as JSON, gzipped if the name ends in ".gz"."""
     with open_output(path) as out:
         out.write(msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
 

@@ -101,7 +101,7 @@ def measure(
     options: Options | None = None,
     progress: bool = False,
 ) -> Measured:
-    """Time each distinct operator call in traces on this machine. The calls run repeatedly in a separate process.
+    """On this machine, time each distinct operator call of the traces. The calls run repeatedly in a separate process.
 
     Args:
         device: "cpu" or "cuda:N".

@@ -35,7 +35,7 @@ class Underived:
 
     op: str
     count: int
-    first: int  # number of underivable calls that have known input shapes; the gap starts at them
+    first: int  # number of these calls that have known input shapes; the gap starts at such calls
     share: float  # share of the GPU time, or of the operator self time if the trace has no GPU events
 
 

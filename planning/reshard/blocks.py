@@ -30,11 +30,11 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# Maximum number of distances to try as periods, most frequent first. Every block parameter has the right distance.
+# Maximum number of distances to try as periods, most frequent first. Every block parameter repeats at the period.
 _PERIODS = 64
-_COMPARED = 8  # measure the distances to this many earlier equal tokens; longer distances span several blocks
-_LEAST_SHARE = 0.25  # further blocks have at least this share of the first block's size; smaller ones are layer pairs
-_LEAST_PERIOD = 3  # further blocks have at least this number of calls; shorter ones are layer pairs
+_COMPARED = 8  # measure a token's distances to this many earlier identical ones; longer distances span several blocks
+_LEAST_SHARE = 0.25  # further blocks need this share of the first blocks' size; smaller repetitions are pairs of layers
+_LEAST_PERIOD = 3  # further blocks need this many calls; shorter repetitions are pairs of layers
 
 _LEAST_FURTHER = 4  # if only sizes match, a block needs this many parameters; a weight and a bias are too common
 _EMBEDDING = "aten::embedding"
@@ -63,7 +63,7 @@ class _Repetition(NamedTuple):
 @dataclass(frozen=True)
 class _Tokens:
     place: list[int]  # index of the call in the forward pass
-    code: _Integers  # two tokens have the same code if they are equal
+    code: _Integers  # identical tokens have the same code
     elements: _Integers  # number of elements in `new`
     new: list[list[int]]  # parameters that no earlier call uses
     before: _Integers  # number of live activations after the previous token's call

@@ -20,7 +20,7 @@ class DividedLayer:
 
     layer: ExpertLayer
     unit: int
-    own: tuple[int, ...]  # for each expert, the number of tokens (or the capacity) that come from one rank
+    own: tuple[int, ...]  # for each expert, the number of tokens from one rank (or the capacity per rank)
     routing: Routing  # source of the token counts
     tokens: tuple[int, ...]  # for each expert, the extent class of its token count (or capacity) on its rank
     total: int  # extent class of the total number of tokens

@@ -54,7 +54,7 @@ class ExpertLayer:
     gather: int = -1  # index of the call that joins the outputs
     counts: tuple[int, ...] = ()  # indices of the calls that compute token counts
     whole: tuple[bool, bool] = (True, True)  # before and after the experts: True if one tensor holds all tokens
-    grouped: tuple[int, ...] = ()  # if one operator calls all GEMMs: every expert's token extent
+    grouped: tuple[int, ...] = ()  # each expert's token extent, if one operator calls all GEMMs
     # maps the other calls between experts to True if they use expert results or only prepare calls that do
     middle: Mapping[int, bool] = field(default_factory=dict)
 

@@ -142,7 +142,7 @@ def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> lis
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):
         return list(chain.from_iterable(stages))
     found = list[_StageCall]()
-    whole: dict[int, list[int]] = {}  # maps each tensor that is computed from a list to its sizes
+    whole: dict[int, list[int]] = {}  # sizes of each tensor that is computed from a list
     made = set[int]()
     for some in zip(*runs, strict=True):
         parts = [calls for _, calls in some]
@@ -217,7 +217,7 @@ def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 for side, known in zip(sides, counts, strict=True)
             )
         )
-        if not _is_list(value) and not numbers:  # `numbers`: a list of numbers, one per tensor
+        if not _is_list(value) and not numbers:  # `numbers` means a list with one number per tensor
             continue
         for key in ("values", "shapes", "strides"):
             if key in found and all(isinstance(side[key][place], list) for side in sides):

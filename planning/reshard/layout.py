@@ -46,17 +46,17 @@ class Layout:
     sequence_parallel: bool = False  # True if norms and residuals use 1/tp of the sequence (Megatron style only)
     # size of gradient buckets (DDP's `bucket_cap_mb`); None means 25 MiB, but 1 MiB for the first bucket
     bucket_mib: int | None = None
-    # FSDP units. None: the recorded units, or each repeated block if no units were recorded. A class name: its modules.
-    # "each": each part with one activation as input and output. A number: parts of at least this many elements.
+    # FSDP units. None selects recorded units or, if there are none, repeated blocks. A class name selects its modules.
+    # "each" selects parts with one input and one output activation. A number is the minimum elements per part.
     fsdp_wrap: str | None = None
     no_sync: bool = False  # True if gradients are reduced only after the last microbatch
     ep: int = 1  # routed experts are sharded over this many data-parallel ranks; must divide dp
     # Tokens per expert: "recorded" uses the recorded proportions, and "uniform" uses equal numbers.
-    # None uses the recorded proportions, but reports a doubt if they depend on tensor values.
+    # None keeps the recorded proportions, and marks the result as doubtful if they depend on tensor values.
     routing: Routing | None = None
-    find_unused_parameters: bool | None = None  # DDP option; None: as recorded, or False if that is unknown
-    broadcast_buffers: bool | None = None  # DDP option; None: as recorded, or True if that is unknown
-    # True if FSDP frees units after forward and gathers them again in backward. None: as recorded, otherwise True.
+    find_unused_parameters: bool | None = None  # DDP option; None keeps the recorded value, or False if it is unknown
+    broadcast_buffers: bool | None = None  # DDP option; None keeps the recorded value, or True if it is unknown
+    # True if FSDP frees units after forward and gathers them again in backward. None keeps the recorded value.
     reshard_after_forward: bool | None = None
 
     __repr__ = brief

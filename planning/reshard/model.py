@@ -90,8 +90,8 @@ Lists = Mapping[int, Sequence[Parameter]]  # maps a list length to the parameter
 class Weights:
     parameters: list[Parameter] = field(default_factory=list)  # in optimizer order
     optimizer: Owned = field(default_factory=list)
-    # Why these are parameters. "optimizer": the optimizer changes memory that the forward pass reads.
-    # "shapes": the optimizer changes tensors of the same shapes. "use": layers use the tensors as weights.
+    # Evidence that these are parameters. "optimizer" means that the optimizer changes memory that forward reads.
+    # "shapes" means that it changes tensors of the same shapes. "use" means that layers use the tensors as weights.
     evidence: Evidence = "optimizer"
     by_storage: dict[int, list[Region]] = field(default_factory=dict)  # keyed by storage in the forward pass
     by_number: dict[int, Parameter] = field(default_factory=dict)  # keyed by tensor number in the forward pass
@@ -213,7 +213,7 @@ class Model:
     optimizer: Owned
     batch: int  # extent class of the batch size; −1 if unknown
     given: tuple[int, ...]  # extents of all external tensors
-    further: list[Pass] = field(default_factory=list)  # the other passes of a step with gradient accumulation
+    further: list[Pass] = field(default_factory=list)  # further passes of a step that accumulates gradients
     weights: Weights = field(default_factory=Weights)
     buffers: list[Buffer] = field(default_factory=list)  # buffers that DDP broadcasts
     wraps: list[Wrap] = field(default_factory=list)  # recorded FSDP units

@@ -4,7 +4,7 @@ There are three kinds of gaps:
 
 - An operator is not sharded, or its sizes depend on tensor values or in an unknown way on sharded dimensions.
 - A parameter is not sharded, so every tensor-parallel rank has it in full.
-- The recording does not show some communication. Each rule in `_RULES` looks for one such gap.
+- Some communication is missing from the recording. Each rule in `_RULES` looks for one such gap.
 
 A gap lists the share of the time or of the parameters that it affects. `doubts` turns the list into reasons to
 distrust the result. If there are any, the command exits with status 3.
@@ -30,7 +30,7 @@ from .wraps import candidates
 
 _NAMED = 4  # a doubt names at most this many operators; the report lists all of them
 # A result is doubtful if operators that were not derived take more than this share of the time.
-# If the new layout is the recorded layout, such operators take less than this share.
+# For the recorded layout, operators that were not derived take less than this share.
 LEAST = 0.01
 # torch.compile hides parameters and buffers inside calls with these names.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")

@@ -43,12 +43,12 @@ class _Rank:
     fsdp: bool  # True if the rank keeps only its part of the parameters
     buckets: list[Bucket]  # the gradient buckets that all ranks have, then this rank's expert buckets
     common: int  # number of buckets that all ranks have
-    reduced_after: Mapping[int, list[int]]  # maps parameters to the buckets to reduce when their gradient is ready
+    reduced_after: Mapping[int, list[int]]  # maps each parameter to the buckets to reduce when its gradient is ready
     in_bucket: Set[int]
     waits: tuple[str, ...]  # keys of all reductions
     wraps: list[Wrap]
     root: Wrap | None
-    sums: Set[int]  # rows of gradient sums that are in place only in the program or only in the recording
+    sums: Set[int]  # rows of gradient sums that are in place in the program but not in the recording, or vice versa
 
     @property
     def layout(self) -> Layout:

@@ -45,7 +45,7 @@ class StageStep:
     after: list[Call] = field(default_factory=list)  # calls after the last pass
     steps: list[Call] = field(default_factory=list)  # optimizer steps
     same: dict[int, int] = field(default_factory=dict)  # maps tensor and storage numbers to their replacements
-    # The key True has activations and the key False gradients, in one list per microbatch.
+    # The key True has the activations, and the key False has the gradients. Each has one list per microbatch.
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)  # rows of calls that belong to the pipeline schedule
@@ -193,7 +193,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
     sequences: dict[int, int] = {}
     made_in: dict[int, int] = {}  # for each scalar, such as a loss, the microbatch that produced it
     found.forward, found.backward = [[] for _ in range(parts)], [[] for _ in range(parts)]
-    current, behind, ahead = 0, False, 0  # `current`: microbatch in backward; `ahead`: the next one in forward
+    current, behind, ahead = 0, False, 0  # `current` is the backward microbatch, and `ahead` is the next forward one
     for call in calls:
         if call.backward:
             mine = (sequences[one.sequence] for one in call.walk() if one.sequence in sequences)

@@ -41,7 +41,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     """
     alias = _aliases(trace)
     lives: dict[int, list[int]] = {}  # for each tensor number, the index of its first and last use
-    made_in: dict[int, list[int]] = {}  # maps storages to their last activation's number, offset and size
+    made_in: dict[int, list[int]] = {}  # maps each storage to the number, offset and size of its last activation
     memory: dict[int, int] = {}  # for each tensor number, its storage
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
@@ -238,7 +238,7 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
     Calls are matched by the memory that the optimizer reads or FSDP reduces. Other calls are matched by shape within a
     unit, starting with the parameter used last.
     """
-    known = {} if gathered else gradients_of(model.weights)  # with FSDP, the optimizer reads shards in other memory
+    known = {} if gathered else gradients_of(model.weights)  # with FSDP, the optimizer reads separate shards
     unmatched, batches = 0, set(model.batches)
 
     def of_samples(call: Call) -> bool:  # with checkpointing, inputs may have gradients
@@ -306,7 +306,7 @@ def _by_shape(unit: Unit, calls: Sequence[Call], model: Model, taken: set[int]) 
             unmatched.pop()
     ranks = [{len(shape) for one in call.walk() for shape in one.input_shapes} for call in unmatched]
     whole = all(not known or len(of.shape) in known for known, of in zip(ranks, left, strict=False))
-    if len(unmatched) == len(left) and whole:  # calls on distributed tensors may have other sizes
+    if len(unmatched) == len(left) and whole:  # sizes may differ for calls on distributed tensors
         unit.ready |= {call.row: parameter for call, parameter in zip(unmatched, left, strict=True)}
         return 0
     return len(unmatched)

@@ -308,7 +308,7 @@ class _Solver:
             if any(self.changes(part) for part in parts):
                 self._set(whole, known)
         elif self._one_way and whole in self.known and not self.changes(whole):
-            self.keep(missing)  # all parts change in the same direction, so here no part changes
+            self.keep(missing)  # all changes have the same direction, so no part of an unchanged sum changes
         elif whole in self.known and self.known[whole] >= known:
             rest, alike = self.known[whole] - known, {tuple(self._extents.leaves([part])) for part in missing}
             if len(alike) == 1 and rest % len(missing) == 0:

@@ -27,7 +27,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
     for shape in call.temporaries if call.name.startswith("native_batch_norm") else ():
         sizes = extents.sizes(shape)
         if len(shape) > 1 and sizes[-1] == extents.value[channels] and sizes != extents.sizes(data[0]):
-            extents.same(shape[-1], channels)  # `shape` holds partial sums per thread
+            extents.same(shape[-1], channels)  # a tensor of this shape holds partial sums per thread
             extents.fix(shape)
     for shape in tensors:
         if len(shape) == 1 and extents.value[shape[0]] == extents.value[channels]:
@@ -183,7 +183,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     for shape in (*call.results[len(results) :], *(call.tensor(at) for at in range(first + 3, len(call.arguments)))):
         if shape is not None and len(shape) == 3:  # log-sum-exp
             alike.append((query[:3], shape))
-        elif shape is not None and len(shape) == 4:  # `shape` belongs to the output or a mask
+        elif shape is not None and len(shape) == 4:  # `shape` is the shape of the output or of a mask
             saved = first and extents.sizes(shape) == extents.sizes(output)
             alike.append((output if saved else scores, shape))
     for pair in alike:

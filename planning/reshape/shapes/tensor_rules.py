@@ -12,7 +12,7 @@ _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
     " new_full new_empty_strided resize_ set_ as_strided as_strided_ scalar_tensor eye expand repeat tile"
 )
-FREE_SIZED = frozenset(_FREE_SIZED.split())  # operators with result sizes that the caller passes
+FREE_SIZED = frozenset(_FREE_SIZED.split())  # the caller of these operators passes the result sizes
 RANDOM = frozenset(("rand", "randn", "randint", "normal"))  # these operators also create random data
 
 
