@@ -43,7 +43,7 @@ class RankTask:
     kineto: str  # name of a file in `source`, or a URL
     source: Folder  # folder that contains the inputs
     target: Folder  # folder that will contain the outputs
-    # The rank fails unless at least these shares of its ET operators have any link and a certain link, respectively.
+    # The rank fails if the share of its ET operators with any link or with a certain link is below these minimums.
     min_match: float
     min_certain: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)  # further arguments for `link`

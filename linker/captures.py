@@ -38,7 +38,7 @@ from .join import attach_gpu_events
 from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
 
-# A Kineto trace of the capture phase, a pair of an ET and that Kineto trace, or a folder with such files.
+# A Kineto trace of the capture phase, a pair of an ET and that Kineto trace, or a folder that contains these files.
 CaptureSource = Source | tuple[Source, Source]
 # The function `etplus.link`, passed as an argument because `link` imports this module.
 PairLink = Callable[[Source, Source], Trace]

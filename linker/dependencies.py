@@ -34,7 +34,7 @@ class Dependencies(NamedTuple):
     inter_thread_dep: dict[int, int]
     sync_dep: dict[int, list[int]]  # maps each ET node to the GPU nodes that must end before it starts; all are places
     inferred: list[tuple[int, int]]  # edges that are not recorded but inferred from calls, tensors or times
-    contradicted: dict[str, int]  # number of edges dropped because they contradict the measured order, by kind
+    contradicted: dict[str, int]  # number of dropped edges that contradict the measured order, keyed by kind
     # Number of synchronization records that name an unknown stream or event, plus graph arrows to unknown nodes.
     unresolved: int
     clock_skew_ns: int  # a `sync` edge may contradict the measured order by up to this many ns; see `Waits`
@@ -200,7 +200,7 @@ def _check_order(linked: Join, edges: IntColumn) -> None:
 
 # A shorter pause is host work between operators, not a wait for another thread.
 _IDLE_NS = 200_000
-# The other thread must be busy for at least this share of the pause.
+# A thread waits for another thread only if the other one is busy for at least this share of the pause.
 _BUSY = 0.5
 
 

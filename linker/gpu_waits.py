@@ -53,7 +53,7 @@ class Waits(NamedTuple):
 
     event: IntColumn  # the event on another stream that waits (position in `gpu_row`)
     sync: IntColumn  # the call that returns when the event has ended (position in `runtime_row`)
-    blocking: IntColumn  # for a blocking copy, the next call on the thread that started it (position in `runtime_row`)
+    blocking: IntColumn  # for a blocking copy, its thread's next call (position in `runtime_row`)
     released: IntColumn  # the first linked operator after the call that waited (position in `EtCalls`)
     inferred: set[tuple[int, int]]  # those waits that are inferred and not recorded, as pairs of places
     unresolved: int  # number of records that name a stream or event that is not in the trace

@@ -41,7 +41,7 @@ _SLACK_S = 1.0
 # Maximum time from the end of the recording to a file's last write: first for the ET, then for the Kineto trace.
 # The ET is closed first (0.01 s later in measurements), and then the Kineto trace is exported.
 _ET_WRITTEN_S, _KINETO_WRITTEN_S = 2.0, 600.0
-# The tolerances exist because `start_ts` and `finish_ts` are whole ms from a different clock than Kineto's times.
+# The tolerances exist because `start_ts` and `finish_ts` are whole ms and use a different clock than Kineto.
 _CLOCK_SLACK_S, _CLOCK_DRIFT = 0.002, 1e-3
 _UNVERIFIED = "links are marked unverified"
 _REMEDY = "record with etplus record, which writes an id, or link the whole job with etplus link FOLDER"

@@ -110,7 +110,7 @@ def linked_trace(
     summary = summary_as_read({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)})
     before, after = known_head(et.before, et.after)
     events = join.kineto.events
-    # Before 2024, all times were whole µs. Tools for such files expect integers in ET+.
+    # Before 2024, all times were whole µs. Tools for older files expect integers in ET+.
     times = events.ts, events.dur, join.kineto.memory.ts
     whole_us = not join.kineto.modern and not any(np.any(column % 1000) for column in times)
     records = LinkedRecords(

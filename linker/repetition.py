@@ -36,7 +36,7 @@ SHORTEST_RUN = 8
 _MARGIN = 2
 # To limit the work for frequent runs, at most this many evenly spaced occurrences are compared.
 _CANDIDATES = 8
-# Trials hide these shares of the known launches, in this order. Short traces repeat only small shares.
+# Trials hide these shares of the known launches, in this order. In short traces, only a small share can be hidden.
 _HIDDEN_SHARES = (0.4, 0.2, 0.1)
 # Minimum share of correct operators in a trial. With a lower limit, kernels would get wrong operators.
 _MIN_RIGHT = 0.99

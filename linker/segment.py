@@ -27,7 +27,7 @@ _STRAY = 0.05
 @dataclass(frozen=True)
 class Iterations:
     start: IntColumn  # start of the iteration in ns
-    end: IntColumn  # end of the iteration in ns, when the next one starts
+    end: IntColumn  # end of the iteration in ns; the next iteration starts at this time
     label: list[str]  # name in the trace ("ProfilerStep#7"), or the iteration's number
     marker: IntColumn  # event rows of the annotations that start iterations; empty if the annotations mark the ends
     annotation: str = ""  # name of the annotations that mark iterations; "" if there are none

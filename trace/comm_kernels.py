@@ -30,7 +30,7 @@ _BY_COLLECTIVE = re.compile(
     r"|(?:(?<![A-Za-z])(?i:reduce)|(?<![A-Z])Reduce)_?(?i:scatter)"
 )
 _GENERATED = "triton_"  # Inductor names kernels after the fused operators; these kernels do not communicate.
-# These functions compute although a collective is in their names. A GEMM with a fused collective is still a GEMM.
+# These functions compute, although their names mention a collective. A GEMM with a fused collective is still a GEMM.
 _COMPUTES = re.compile(r"^at::native::|elementwise|pointwise|gemm|matmul", re.IGNORECASE)
 # These functions do not communicate although a collective launched them. They prepare or split the collective's data.
 _COMPUTES_IN_CALL = re.compile(

@@ -63,11 +63,11 @@ class Identity(Record):
 class LinkReport(Record):
     et: dict[str, Any]  # contents of the ET (counts by kind, window, pid, schema)
     kineto: dict[str, Any]  # contents of the Kineto trace (counts by kind, window, pid, schema)
-    ops: dict[str, Any]  # numbers of ET operators: total, certain, unverified, and unlinked for each reason
+    ops: dict[str, Any]  # counts of ET operators: total, certain, unverified, and unlinked for each reason
     method: str  # name of the matching method that found the links
     considered: tuple[str, ...]  # a sentence about the result of every method that was tried
     windows: dict[str, Any]  # the iterations and sequence numbers that the windows of both files contain
-    gpu: dict[str, Any]  # numbers of attached and unattached GPU events, and the attached GPU time
+    gpu: dict[str, Any]  # counts of attached and unattached GPU events, and the attached GPU time
     dependencies: dict[str, Any]  # counts: edges by kind, dropped edges, inferred edges and unresolved records
     warnings: tuple[str, ...] = ()  # sentences that a user should read
     facts: dict[str, Any] = field(default_factory=dict)

@@ -233,7 +233,7 @@ def stacks_of_tree(
         columns.append(distinct)
         known += len(distinct)
     above, code, called = np.concatenate(columns).T
-    order, _ = first_seen(code)  # only the used names, in order of first appearance
+    order, _ = first_seen(code)  # only the names that are used, in order of first appearance
     of_name = inverse_positions(len(names), order)
     used, evidence = [names[at] for at in order.tolist()], np.full(len(row), PYTHON_FRAMES, np.int8)
     tree = above.copy(), of_name[code].astype(np.int32), called.astype(np.int32)

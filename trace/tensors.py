@@ -141,7 +141,7 @@ class TensorUses(NamedTuple):
     argument: IntColumn  # position in the node's inputs or outputs
     storage: IntColumn  # storage id, from 1 to MAX_STORAGE − 1
     begin: IntColumn  # offset of the first byte in the storage
-    end: IntColumn  # offset after the last byte in the storage; tensors are treated as contiguous
+    end: IntColumn  # offset just after the last byte in the storage, assuming that tensors are contiguous
     device_code: npt.NDArray[np.int32]  # index in `devices` of the tensor's device
     devices: Sequence[str]  # device names in the spelling of `str(torch.device)`
 

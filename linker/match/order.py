@@ -84,9 +84,9 @@ Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 _NEARLY = 0.98
 # The best place is uncertain if another one, with gaps or in another thread, has at least this share of its calls.
 _RIVAL = 0.9
-# A fully matched Kineto thread is conclusive only if it has at least this share of the ET thread's number of calls.
+# A fully matched Kineto thread is conclusive only if its number of calls is at least this share of the ET thread's.
 _MOST = 0.5
-# Two threads run the same program if at least this share of one's calls have names that occur in the other.
+# Two threads run the same program if at least this share of one thread's calls have names that occur in the other.
 _SAME_PROGRAM = 0.8
 # Two threads are compared only if at least this share of the shorter thread's calls have names found in both.
 _MIN_COMMON = 0.3

@@ -47,7 +47,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Multiplying by an odd number is rever
 @dataclass(frozen=True)
 class EventAccount:
     read: dict[str, int] = field(default_factory=dict)  # event counts by category, "flow", "memory" or "end of a pair"
-    not_used: dict[str, int] = field(default_factory=dict)  # event counts by category, or by phase if there is none
+    not_used: dict[str, int] = field(default_factory=dict)  # event counts by category (or phase, if there is none)
     dropped: dict[str, int] = field(default_factory=dict)  # event counts by reason for dropping the events
 
     __repr__ = brief

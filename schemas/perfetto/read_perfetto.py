@@ -353,7 +353,7 @@ class PacketSequence:
         return value + (self._shared[_REALTIME] - self._shared[clock] if known else 0)
 
     def _clear(self) -> None:
-        # Maps a field of InternedData and an iid to the interned string (`gpu_specifications`: name and category).
+        # Maps (field of InternedData, iid) to the interned string; for `gpu_specifications`, to the name and category.
         self.names: dict[str, dict[int, Any]] = {kind: {} for kind in _NAMED}
         self.texts: dict[int, str] = {}
         self.arguments: dict[int, str] = {}  # Maps an iid to the name of the launch argument.

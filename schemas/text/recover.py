@@ -29,7 +29,7 @@ from .text import Text
 
 T = TypeVar("T")
 
-# Maps each kind of `Loss` to its meaning. The last four kinds lose data, while the others only change text.
+# Maps each kind of `Loss` to its meaning. The last four kinds lose data, while the other kinds only change text.
 LOSS_KINDS: Mapping[str, str] = {
     "unescaped_quote": "a quote inside a string, now escaped",
     "control_character": "a raw control character inside a string, now escaped",

@@ -47,7 +47,7 @@ _READ = (
 _UNPACK = f"unpack it and give the trace inside; {_READ}, gzipped or not"
 _NSYS = "a report of Nsight Systems", "export it: nsys export --type sqlite FILE"
 _SNAPSHOT = "a PyTorch memory snapshot, which contains no operator times", f"give a trace of torch.profiler; {_READ}"
-# Each entry has a pattern of a file's first bytes, the name of the format with an article, and advice for the user.
+# Each entry has a pattern for a file's first bytes, the name of the format with an article, and advice for the user.
 _BEGINNINGS = (
     (rb"\x89PNG\r\n", "a PNG image", _READ),
     (rb"\xff\xd8\xff", "a JPEG image", _READ),
