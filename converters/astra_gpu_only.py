@@ -88,9 +88,9 @@ class _Folding:
         self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV and not comm.aside))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
-        self.chain_end, self.chain_id = [0], [0]  # end and id of each node in the chain; both start with 0
+        self.chain_end, self.chain_id = [0], [0]  # the chain's nodes: end times and ids; both start with 0
         self.chain_at: dict[int, int] = {}  # Maps the row of a computation to its index in the chain.
-        self.comm_end: dict[int, int] = {}  # Maps the row of each communication to its end time.
+        self.comm_end: dict[int, int] = {}  # Maps a communication's row to its end time.
         self.comm_id: dict[int, int] = {}
         self.sent: SimNode | None = None  # the most recently yielded communication
         self.last_comm = 0  # row of the last collective or send
@@ -385,7 +385,7 @@ def submitted(trace: Trace) -> IntColumn:
     launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
     latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
-    free = np.full(len(trace), -1, np.int64)  # end time of each row's last GPU dependency
+    free = np.full(len(trace), -1, np.int64)  # each row's last GPU dependency ends at this time
     np.maximum.at(free, target, nodes.end[source])
     free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)

@@ -33,7 +33,7 @@ def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
 def stretches(trace: Trace, rows: IntColumn) -> Stretches:
     """Split each thread's time by its innermost open row. Nested rows end no later than their outer row."""
     order, _ = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
-    pieces: list[int] = []  # flat list: start, end and row of each interval
+    pieces: list[int] = []  # flat list: start, end and row per interval
     stack: list[tuple[int, int]] = []  # (end, row) of each open row, innermost last
     thread, cursor = None, 0
 

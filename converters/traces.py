@@ -207,7 +207,7 @@ def run_on(
     ranks: frozenset[int] | None = None,
     choose: Callable[[Trace], Trace] | None = None,
 ) -> Iterator[tuple[int, Result]]:
-    from ..jobs.engines import run_all  # This imports multiprocessing, which a single trace does not need.
+    from ..jobs.engines import run_all  # This imports multiprocessing, and a single trace does not need it.
 
     tasks = [RankCall(function, source, position, ranks, choose) for position, source in enumerate(sources)]
     waiting: dict[int, tuple[int, Result] | None] = {}

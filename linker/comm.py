@@ -56,7 +56,7 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 _STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
-# If a kernel lacks one of these fields, all its missing fields are filled from the ET's record_param_comms.
+# If a kernel lacks any field listed here, all its missing fields are filled from the ET's record_param_comms.
 _FROM_ET = ("collective", "in_nelems", "pg_ranks")
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 # Matches the dtype in a type such as "GenericList[Tensor(float)]".

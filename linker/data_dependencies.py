@@ -21,7 +21,7 @@ from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
-# These calls (over half of all calls) neither access elements nor allocate storage, even if their schema says so.
+# These calls (over half of all calls) neither access elements nor allocate storage, even if their schema claims it.
 # The calls are views, queries of tensor properties, and records that autograd and DDP add around other calls.
 _IDLE = re.compile(
     r"autograd::engine::evaluate_function: .*|\w+Backward\d+|torch::autograd::AccumulateGrad|detach_?|"

@@ -142,7 +142,7 @@ class Join(TracePair):
     """A matched pair of traces. Columns refer to GPU events and runtime calls by position in either trace's tables.
     Every row of the linked trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
-    match: Match  # the linked call of each node in `nodes`
+    match: Match  # maps each node in `nodes` to its linked call
     node_of_call: IntColumn  # each call's linked node, as a position in `nodes`; −1 if it has none
     attachment: Attachment  # the launch of every GPU event
     gpu_row: IntColumn  # event rows of the attached GPU events, in order of GPU start

@@ -265,7 +265,7 @@ class _Trial(NamedTuple):
     """Result of pairing events after their known launches were hidden. The earlier half of the pairs shows which
     symbols vary. Only later pairs without such a symbol are counted."""
 
-    length: IntColumn  # run length of each counted pair
+    length: IntColumn  # run length for each counted pair
     right: Mask  # True for each counted pair that has the correct operator
     conclusive: bool  # True if enough events were paired
     varies: IntColumn  # symbols that have a different operator when they repeat

@@ -28,7 +28,7 @@ DISAGREE, NAMES, NUMBERS = 0, 1, 2
 _MIN_DENSITY = 0.8
 # Minimum share of the shorter side that must be placed. A smaller match may be only one repeated layer.
 _MIN_OVERLAP = 0.3
-# Two threads run the same program if at least this share of each one's calls have names that the other also has.
+# Two threads run the same program if, in either one, at least this share of the calls has names found in the other.
 _MIN_COMMON_NAMES = 0.95
 # Minimum share of the calls with a common sequence number that must be placed. Every program counts from 0.
 _MIN_AGREEMENT = 0.8

@@ -31,7 +31,7 @@ class StepHooks:
         self._optimizer_hooks: list[Any] = []
         self._module_hooks: list[Any] = []
         self._optimizer: Any = None  # weak reference to the optimizer that is counted
-        self._others: dict[int, int] = {}  # number of steps of each other optimizer since the last counted step
+        self._others: dict[int, int] = {}  # number of steps that each other optimizer ran since the last counted step
         self._local = threading.local()
 
     def add(self) -> None:

@@ -20,7 +20,7 @@ from ..text.records import RecordTexts
 from .kineto_decode import KNOWN_PHASES
 from .kineto_events import EventPart, is_runtime
 
-Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Maps the name of each table in `EventPart` to the table's columns.
+Tables = dict[str, dict[str, npt.NDArray[Any]]]  # Maps each table's name in `EventPart` to the table's columns.
 
 _READ = (
     CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, *"cuda_sync graph_event_node graph_host_node".split()}

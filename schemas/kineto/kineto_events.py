@@ -16,7 +16,7 @@ from ...trace.conventions import CPU_CATEGORIES, MAX_DURATION_NS
 NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
 # Memory events have these integer arguments; they are −1 if not recorded.
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
-# These columns store strings as codes. Python calls have separate codes, so that they do not change other events' codes.
+# These columns store strings as codes. Python calls have separate codes, so that they do not change other codes.
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
 RANKS = "ranks"  # In merged files from etplus, this key maps each rank's process id to the rank's header.
 # Kineto defines these categories as runtime calls ("HPU host side runtime event"), regardless of the event's name.

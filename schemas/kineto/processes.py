@@ -138,7 +138,7 @@ _LABELLED = re.compile(r"(.*\D|)(\d{1,18})", re.ASCII | re.DOTALL)
 _OF_A_RANK = re.compile(r"ProfilerStep#|record_param_comms$|c10d::|nccl:|gloo:")
 _SKEW_NS = 20_000  # Host and device clocks may differ by this much, so a kernel may seem to start before its launch.
 # At least _MOST of a rank's GPU events must match its launches; events launched before the recording cannot match.
-# A device is ambiguous if a second rank matches at least _NEARLY_ALL times as many of its events as the best rank.
+# A device is ambiguous if a second rank's number of matches is at least _NEARLY_ALL times the best rank's.
 _MOST, _NEARLY_ALL = 0.75, 0.95
 
 

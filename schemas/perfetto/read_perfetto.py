@@ -30,7 +30,7 @@ _BEGIN, _END = 1, 2  # values of TrackEvent.Type
 # Kineto's base times are multiples of this (libkineto/src/output_json.cpp). Using the same base gives Kineto's times.
 _TRIMONTH_NS = 7_889_238 * 10**9
 _DOUBLE_NS = 256  # the precision of a double that contains today's time in ns since the epoch
-# Maps rocprofv3's names of categories to Kineto's names where the two differ.
+# Maps rocprofv3's category names to Kineto's names if they differ.
 _CATEGORIES = {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy", "marker_api": "user_annotation"}
 # Maps each column to the names of its argument: first PyTorch's name, then names from rocprofv3.
 _ARGUMENTS = {
