@@ -44,7 +44,7 @@ _MIN_RIGHT = 0.99
 _MIN_REPEATED = 0.5
 # A trial is conclusive only if it has at least this many pairs. With fewer, one wrong pair would be more than 3%.
 _MIN_TRIED = 32
-# Without a conclusive trial, only runs of _LONG_RUN events are used, if they contain _NEARLY_ALL unknown events.
+# Without a conclusive trial, only runs of _LONG_RUN events are used, if they contain _NEARLY_ALL of the unknown ones.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
 # Two events do different work if their durations differ by more than this factor and by more than 10 µs.
 # Short kernels may vary by a larger factor. Communication kernels are exempt, because they wait for other ranks.

@@ -82,7 +82,7 @@ Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 
 # A place is considered as good as the best place if it has at least this share of the best place's calls.
 _NEARLY = 0.98
-# The best place is uncertain if another one, with gaps or in another thread, has at least this share of its calls.
+# The chosen place is uncertain if a rival has at least this share of the chosen place's calls (see `_rivals`).
 _RIVAL = 0.9
 # A fully matched Kineto thread is conclusive only if its number of calls is at least this share of the ET thread's.
 _MOST = 0.5
