@@ -44,7 +44,7 @@ class Operator:
 
     flops: Callable[[Signature], int | None] | None = None
     outputs: _Outputs | None = None  # returns the outputs as tensors, or as shapes if they have the call's dtype
-    moved: Callable[[Signature], int | None] | None = None  # returns the bytes moved; None counts all tensors
+    moved: Callable[[Signature], int | None] | None = None  # returns the bytes moved; if None, all tensors are counted
     parts: int = 1  # number of kernels that share the FLOPs; two for the backward pass of a convolution
     product: Callable[[Signature], Product | None] | None = None
     elements: Literal["", "input", "output", "rotated"] = ""  # tensors that `element_flops` counts

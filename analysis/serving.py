@@ -48,7 +48,7 @@ def moved_by_norm_with_add(signature: Signature) -> int | None:
     If one result tensor precedes these arguments, the operator writes only that tensor and the residual. If two result
     tensors precede them, it writes only these."""
     tensors = signature.tensors
-    rows = [one for one in tensors if one.shape == tensors[0].shape]  # includes quantized results of the same shape
+    rows = [one for one in tensors if one.shape == tensors[0].shape]  # includes quantized results
     if len(rows) < 2:
         return None
     written = {2: rows, 3: rows[-1:]}.get(len(rows), [])

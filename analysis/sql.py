@@ -287,7 +287,7 @@ def _cell(value: Any) -> str | int | float | None:
     return value if value is None or type(value) in (str, int, float) else str(value)
 
 
-_IN_MEMORY = 4  # maximum number of ranks with tables in memory at the same time
+_IN_MEMORY = 4  # maximum number of ranks that have their tables in memory at the same time
 
 
 @contextlib.contextmanager

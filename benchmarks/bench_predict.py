@@ -45,7 +45,7 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = ("gpu-pairs", "cpu-pairs", "parallel")
 ALONE = ("gpu-kineto", "python-stacks", "serving")
 GRAPHS = {"sglang_decode_graph": "sglang_decode", "vllm_piecewise": "vllm_piecewise"}
-# Suffix of graph replays with a recorded capture. The first replay is also predicted without its capture.
+# Suffix of graph replays that have a recorded capture. The first such replay is also predicted without its capture.
 CAPTURED = ".captured"
 CLOSE = 0.25
 DEVICES = {device.name: device for device in known_devices()}

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# This must precede the import of torch. Otherwise, spinning threads would compete for cores.
+# Set this before the import of torch. Otherwise, spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch

@@ -61,7 +61,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # This is done first, because later outputs may be inside this folder.
+    # Make the CSV folder first, because other outputs may be inside it.
     csv_folder = None if arguments.csv is None else make_folder(arguments.csv)
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=reads)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _STDIN, _STDIN_NAME = "-", "<stdin>"
 _KEPT = 16  # If there are more traces than this, they are not kept in memory, and each use reads them again.
-_WELL_LINKED = 0.95  # For one of several pairs, the share of linked operators is printed only if it is lower than this.
+_WELL_LINKED = 0.95  # If several pairs are linked, a pair's share of linked operators is printed only below this limit.
 _LONG = 60  # Maximum length of a list of ranks in a message, in characters.
 
 TraceInput = str | InputPair | FileRank | StoredRank
@@ -220,7 +220,7 @@ def job_of(arguments: argparse.Namespace, inputs: Sequence[Source], traces: int 
     from ..jobs.job import Job  # This import is slow.
 
     job, own, part = Job(inputs), getattr(arguments, "own", ()), selection_of(arguments)
-    if own or part:  # Without these options, columns are read as stored.
+    if own or part:  # otherwise, columns are read as they are stored
         job = job.choosing(partial(chosen_part, own=own, part=part))
     engine = engine_for(arguments, traces or len(inputs))
     return job if engine is None else job.on(engine=engine)

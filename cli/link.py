@@ -129,7 +129,7 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
 def _add_link_options(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add = parser.add_argument
     detected = f"detected: ProfilerStep, {DEFAULT_ANNOTATION}, or a regularly recurring annotation"
-    add("--annotation", metavar="NAME", help=f"annotations with NAME in their names mark steps (default: {detected})")
+    add("--annotation", metavar="NAME", help=f"annotations that contain NAME mark steps (default: {detected})")
     add("--exact-match", action="store_true", help="match only by IDs, sequence numbers and call order, never by tree")
     add("--match", choices=("auto", *METHODS), default="auto", help="use only this matching method (default: auto)")
     which = f"first, last, median (by duration) or a number (default: median{'; folder: first' if folder else ''})"

@@ -71,7 +71,7 @@ def add_groups(parser: argparse._ActionsContainer) -> None:
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--annotation", metavar="NAME", help="annotations with NAME in their names mark steps (default: detected)"
+        "--annotation", metavar="NAME", help="annotations that contain NAME mark steps (default: detected)"
     )
 
 

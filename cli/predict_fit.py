@@ -48,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "the model is fitted to all traces")
-    add("-o", "--output", required=True, metavar="MODEL", help="JSON file for the model (gzipped if it ends in .gz)")
+    add("-o", "--output", required=True, metavar="MODEL", help="JSON file for the model (gzipped if named *.gz)")
     add_steps(parser, "fit on")
     add_selection(parser, "fit on", steps=False)
     add("--keep-outliers", action="store_true", help="also use outlier iterations in the fit")

@@ -23,7 +23,7 @@ from .outputs import add_tables, one_or_all, write_tables
 from .terminal import all_damage, say
 
 _ON_SCREEN = 8  # The screen shows at most this many operators.
-_UNCERTAIN = 3  # Exit status if the prediction is flagged as uncertain. With --force, it is 0 instead.
+_UNCERTAIN = 3  # Exit status if the prediction is uncertain. With --force, the exit status is 0 instead.
 _LEAST_UNLIKE = 0.005
 _FILE = 40
 COMMON = "files model changes gpu_model steps rank_couple full json"

@@ -43,7 +43,7 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
         most: maximum number of rows per table. It overrides `files`."""
     trace = analysis.trace
     plain = json_of(analysis)
-    plain.pop("memory_curve")  # The page draws this as a counter.
+    plain.pop("memory_curve")  # The page draws the memory curve as a counter.
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     rows = most or min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
     others = [table_of_columns(name, table, rows) for name, table in analysis.others.items()]

@@ -30,7 +30,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15) -> str:
         parts += [table_text(table, width, top) for table in (analysis.gemms, analysis.communication, often)]
     served = [step.start_ns for step in analysis.serving_steps]
     parts += [table_text(analysis.serving_phases, width), table_text(analysis.serving_steps, width, top)]
-    if served != [iteration.start for iteration in analysis.iterations]:  # otherwise, the serving table lists them
+    if served != [iteration.start for iteration in analysis.iterations]:  # otherwise, the serving table has all steps
         mean = number((analysis.mean_latency_ns or 0) / _MS, 3)
         parts.append(f"{table_text(analysis.iterations, width, top)}\nmean    {mean} ms")
     by_place = (analysis.operators, analysis.modules, analysis.sources)

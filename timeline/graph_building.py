@@ -48,7 +48,7 @@ _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
 # If all calls wait for room in the queue, each call is assumed to take `_OWN_NS` in addition to its wait.
 # The time from free room in the queue to the call's return may vary by `_CONSTANT` times the call's duration.
 _OWN_NS, _CONSTANT = 3_000, 0.25
-# A waiting call returns a few µs after the queue has room. In this time, this many more short kernels may start.
+# A waiting call returns a few µs after the queue has room. Until then, this many more short kernels may start.
 _NEAR_LIMIT = 8
 
 
@@ -262,7 +262,7 @@ def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.
     return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
-# A delay is an unknown wait if it exceeds both 20 µs and two launch latencies. Latencies vary by about that much.
+# A delay is an unknown wait if it exceeds both 20 µs and two launch latencies, because latencies vary that much.
 # On a 2080 Ti with a median latency of 16 µs, for example, latencies reached 30 µs above the median.
 _LEAST_NS, _LATENCIES = 20_000, 2
 # A synchronizing call that does not have to wait takes at most this long (65 µs on an MI250).

@@ -277,7 +277,7 @@ def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
     return Network(1 / slope, latency, library=library)
 
 
-# Step in ns for numeric derivatives. It is large because transfer times are rounded to whole ns.
+# Numeric derivatives use this step in ns. The step is large because transfer times are rounded to whole ns.
 _STEP_NS = 1e6
 Floats = npt.NDArray[np.float64]
 

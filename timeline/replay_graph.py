@@ -83,7 +83,7 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-# Removed edges have this lag. It is so low that they never determine a time.
+# Lag of removed edges. The lag is so low that a removed edge never determines a time.
 NEVER = -MAX_NS
 _TOO_LONG = "these changes make the timeline longer than 146 years"
 # If spans have fewer heads than this on average, visiting each head separately is faster.
@@ -219,7 +219,7 @@ class SharedTransfers:
     """Host communications that share the links of their ranks and the threads of their backend."""
 
     rows: IntColumn
-    links: tuple[tuple[int, ...], ...]  # link directions of every row, as in `shared_links.Links`
+    links: tuple[tuple[int, ...], ...]  # for each row, its link directions (see `shared_links.Links`)
     alone: npt.NDArray[np.float64]  # (time of the communication if it ran alone) / (lag of its edge)
     queue: IntColumn  # index in `workers` of the communication's group, −1 for messages
     workers: tuple[int, ...]  # number of threads for every process group

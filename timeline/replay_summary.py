@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
-# What-ifs are unreliable if the error of the unchanged replay exceeds `UNRELIABLE`. They fail if it exceeds `REFUSED`.
+# What-ifs are unreliable if the error of the unchanged replay exceeds `UNRELIABLE`, and they fail above `REFUSED`.
 UNRELIABLE, REFUSED = 0.01, 0.05
 
 

@@ -37,7 +37,7 @@ _FEWEST = 20
 _USUAL_ARGUMENTS, _FRAMES = 4, 3
 # An operator that took more than this multiple of the expected time allocated memory or was interrupted.
 _MOST = 5.0
-# Costs measured on small operators are too low (warm cache). These usual, lowest and highest factors correct them.
+# Usual, lowest and highest correction of costs measured on small operators. With a warm cache, these costs are too low.
 # The factors come from programs that also ran without a profiler (`benchmarks/findings.py --gains`).
 _SHARES = (1.5, 1.2, 2.0)
 # Factors if no step was timed before the window, and factors if no operators show the recording costs.

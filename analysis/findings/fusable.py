@@ -92,7 +92,7 @@ class _Shapes:
         if first < 0 or then < 0:
             return self._same_operator(one, other)
         if first == then and self.items.name(one).endswith("_"):
-            return False  # two in-place operators on different tensors
+            return False  # these are two in-place operators on different tensors
         shape = self.written[first]
         return shape is not None and prod(shape) > 1 and shape in self.read[then]
 

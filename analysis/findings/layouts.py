@@ -39,8 +39,8 @@ _LEAST_COPIES = 0.03
 _LEAST_COPY_BYTES = 1 << 16
 # Minimum duration of a copy of unrecorded size.
 _LEAST_COPY_NS = 5_000
-# Minimum share of the device time that recomputation takes. It is smaller if only activations and norms are recomputed.
-# Recomputing only such cheap operators already saves most of the memory.
+# Minimum share of the device time that recomputation takes. Recomputing only activations and norms takes less.
+# Recomputing only these cheap operators already saves most of the memory.
 _LEAST_RECOMPUTED = 0.05
 _COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
 _DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")

@@ -9,7 +9,7 @@ from .case import Case
 from .finding import CONFIRMED, Candidate, Detector, Evidence, Where
 
 INCOMPLETE = "incomplete-recording"
-AMONG = 3  # if there are fewer other findings, this one becomes a note; if there are none, it is omitted
+AMONG = 3  # with fewer than three other findings, this one becomes a note; with none, it is omitted
 
 
 class IncompleteRecording:

@@ -18,7 +18,7 @@ from .case import Case
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Detector, Evidence, Intervention
 from .places import where_of
 
-WAITS = 0.1  # minimum wait of decode for prefill, as a share of the decode time; up to a tenth is normal
+WAITS = 0.1  # minimum time that decode waits for prefill, as a share of the decode time; up to a tenth is normal
 FIRST_KERNEL = 0.15  # minimum share of the step time before the first kernel, per step and in total; usually 1 or 2%
 # Minimum share of padding among the tokens of padded steps.
 # Captured sizes grow by 8, so large batches always contain a few padding tokens.
@@ -30,7 +30,7 @@ KNOWN = 0.8  # the roofline is meaningful only if bounds are known for at least 
 FAR = 0.4  # Decode below this share of the roofline is slow. Paged attention and small kernels never reach the peak.
 REACHED = 0.7  # With large batches, tuned decode reaches this share of the roofline; the replay scales kernels to it.
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-_MOST_STEPS = 20  # maximum number of steps to replay, longest first; the gain excludes further steps
+_MOST_STEPS = 20  # maximum number of steps to replay, longest first; other steps do not contribute to the gain
 
 
 class PrefillBlocksDecode:

@@ -24,7 +24,7 @@ OF_ALL_WAITING = 0.6
 FEWEST = 3  # minimum number of collectives that a straggler joins last; fewer may be chance
 EXPLAINS = 0.5  # minimum share of a rank's lateness that its extra work must explain
 LATE_FROM = 0.5  # A rank becomes late at the first collective where others wait at least this share of the median wait.
-# If more than this share of a rank's calls and GPU events differs by name from other ranks, `UnlikeWork` reports it.
+# If a rank differs from other ranks in more than this share of its calls and GPU events, `UnlikeWork` reports it.
 UNLIKE = 0.1
 UNEXPLAINED = 0.05  # minimum wait, as a share of the makespan, to report a straggler without a known cause
 _MOST_NAMED = 3  # maximum number of causes to replay; each is replayed separately

@@ -26,7 +26,7 @@ from .find import NO_TIMES, Findings, find_findings
 from .finding import CONFIRMED, INFERRED, PREDICTED, Evidence, Finding, Where
 from .places import where_of
 
-LEAST = 0.01  # minimum change, as a share of A's iteration time; two runs of one program differ by about this much
+LEAST = 0.01  # minimum change, as a share of A's iteration time; two runs of the same program differ by about as much
 # Launch counts that differ by at most this ratio are considered equal, because a recording may contain an extra step.
 SAME_COUNT = 0.05
 # A slowdown is uniform if at least `KERNELS` kernels (`OF_TIME` of the time) are within `UNIFORM` of the median.
@@ -37,7 +37,7 @@ LOOKED_FOR = (
     *("other-device", "other-software", "other-settings", "followed-without-gain", "slower-clock", "slower-kernel"),
     *("other-kernels", "more-launches", "less-overlap", "more-idle", "other-line", "more-calls", "slower-operator"),
 )
-FOLLOWED = 0.03  # minimum gain (share of A's makespan) of a fixed finding to report that the fix did not speed up B
+FOLLOWED = 0.03  # report a finding that is gone in B without a speedup if its gain was at least this share of A's time
 _TOP = 3
 _NAME = 60
 

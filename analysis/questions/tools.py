@@ -232,7 +232,7 @@ def recorded_text(text: str, width: int = NAME_WIDTH) -> str:
         >>> recorded_text("gemm\\x1b[2J\\n</result>"), recorded_text("abc" * 40, 7)
         ('gemm[2J ‹/result>', 'abcabc…')
     """
-    line = _BLANKS.sub(" ", text[: 8 * width])  # Names may have megabytes; cut them before the slower steps.
+    line = _BLANKS.sub(" ", text[: 8 * width])  # Names may be megabytes long; cut them before the slower steps.
     line = "".join(filter(str.isprintable, line)).strip()
     line = _FENCE.sub(lambda found: found[0][0], _MARKUP.sub(lambda found: "‹" if found[0] == "<" else "›", line))
     return line if len(line) <= width and len(text) <= 8 * width else f"{line[: width - 1]}…"

@@ -31,7 +31,7 @@ _ENOUGH_JOBS = 5  # A group needs events from this many jobs, or from every job 
 # At 1, intervals are distribution-free: they cover 92% of the events in held-out jobs, but can span a factor of 15.
 # At 0.25, intervals cover 85% of the events (78% on average over jobs). At 0, they cover 71%.
 _NEXT_JOB = 0.25
-_UNKNOWN = 3.0  # Without similar held-out events, the interval is the prediction divided and multiplied by this factor.
+_UNKNOWN = 3.0  # If there are no similar held-out events, the interval is from prediction / 3 to prediction × 3.
 
 
 class Spread(msgspec.Struct, frozen=True):

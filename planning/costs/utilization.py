@@ -43,7 +43,7 @@ _USUAL = {COMPUTE: -0.2, MEMORY: -0.6, THREADS: 0.0}
 # Dtypes that use no tensor cores start at 75% of the peak rate, because slower arithmetic waits less for its operands.
 _SCALAR_USUAL, _SCALAR_TYPES = -1.1, frozenset({"float32", "float64"})
 _BYTES_PER_THREAD = 16
-_USUAL_DEVICE = 100, 2e12  # An unknown device has this many multiprocessors and bytes per second.
+_USUAL_DEVICE = 100, 2e12  # An unknown device is assumed to have this many multiprocessors and bytes per second.
 # Assumed bytes per second of copies between host and device, copies from pageable memory, and collectives.
 # Device records do not contain these rates. Learned weights correct them.
 _HOST_LINK, _PAGEABLE, _NETWORK = 25e9, 8e9, 100e9

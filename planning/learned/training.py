@@ -154,7 +154,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, An
     blob = load(path, trace=False)
     try:
         tensors = load_tensors(blob.data)
-        # safetensors cannot read metadata from memory. The file starts with the header and its length (8 bytes).
+        # safetensors cannot read metadata from memory. The first 8 bytes of the file are the length of its header.
         size = int.from_bytes(blob.data[:8], "little")
         meta = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
         if meta["version"] != _VERSION or meta["kind"] != _KIND or not 0 < meta["hidden"] <= 4096:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 # The `kind` of a tensor's contents, and the parameters of this kind. `standalone.filled` creates the values.
 # Integer kinds are index (in [low, high)), sorted (ascending, in [0, high)) and offsets (evenly from 0 to high).
-# Other kinds are uniform (floats in [0.1, 1)), rising (ascending floats), value (constant) and mask (even `true`s).
+# Others are uniform (floats in [0.1, 1)), rising (ascending floats), value (constant) and mask (`true` spaced ones).
 Fill = dict[str, Any]
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
@@ -136,7 +136,7 @@ def _rising(given: Given, place: int, dtype: str) -> Fill | None:
     return None if dtype in _INTEGERS else {"kind": "rising"}
 
 
-# Each rule applies to an operator and argument. If a rule returns None, the argument's name and dtype decide.
+# Each rule applies to one argument of an operator. If a rule returns None, the argument's name and dtype decide.
 _RULES: dict[tuple[str, str], Callable[[Given, int, str], Fill | None]] = {
     ("embedding", "indices"): _below_rows("weight"),
     ("embedding_renorm", "indices"): _below_rows("self"),

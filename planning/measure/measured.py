@@ -39,7 +39,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     ns: float  # median time over `runs` calls, including callees
     iqr_ns: float  # interquartile range over `runs` calls
     runs: int
-    # Self time in ns. None if a callee was not executed, or if the operator calls other operators on this machine.
+    # Self time in ns. None if a callee was not executed, or if the operator calls additional operators on this machine.
     own_ns: float | None = None
     count: int = 0  # number of calls in the traces
     # Median times in the traces (GPU times if the call was measured on a GPU).

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...trace.brief import brief
 
-# Torch's own compute operators have these namespaces. The worker imports no other library, so it lacks other operators.
+# Torch's own compute operators have these namespaces. The worker imports only torch, so it has no other operators.
 NAMESPACES = ("aten", "mkldnn", "onednn", "quantized")
 
 _HEAD = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(", re.ASCII)

@@ -255,7 +255,7 @@ def covered(
     return found
 
 
-# Maximum self time of an operator that only dispatches. An operator that takes longer runs others on this machine.
+# Maximum self time of an operator that only dispatches. Slower operators call additional operators on this machine.
 _DISPATCH_NS = 5000
 
 
@@ -266,7 +266,7 @@ def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
     if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 5, _DISPATCH_NS):
         own = None
     op, number_of_callees = distinct.call.schema.op, len(distinct.below)
-    if op == "aten::stack":  # it calls `unsqueeze` once per tensor, and new shapes may add tensors
+    if op == "aten::stack":  # `stack` calls `unsqueeze` once per tensor, and new shapes may add tensors
         number_of_callees = max(number_of_callees, len(distinct.call.tensors) + 1)
     tensors = distinct.call.tensors
     shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in tensors)

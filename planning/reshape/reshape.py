@@ -35,7 +35,7 @@ class Underived:
 
     op: str
     count: int
-    first: int  # number of these calls that have known input shapes; the gap starts at such calls
+    first: int  # number of calls that start the gap, because their input shapes are known
     share: float  # share of the GPU time, or of the operator self time if the trace has no GPU events
 
 

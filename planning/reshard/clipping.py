@@ -22,7 +22,7 @@ class Clipping:
 
     storages: frozenset[int] = frozenset()  # storages of the gradients
     joined: frozenset[int] = frozenset()  # rows of calls that combine the gradients' norms into the total norm
-    # rows of calls if it is unknown how to combine their results over ranks
+    # rows of calls that return per-rank results; it is unknown how to combine these over ranks
     unknown: frozenset[int] = field(default_factory=frozenset)
     scaled: frozenset[int] = field(default_factory=frozenset)  # rows of calls that check for infinite gradients
     # Storages, such as averaged weights, that calls around the optimizer use together with a parameter.

@@ -17,7 +17,7 @@ from .step_calls import VIEWS, Call, tensor_values
 
 # A router uses such an operator to choose experts along the last dimension of the scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
-GROUPED = "grouped_mm"  # the names of GEMMs over all experts contain this
+GROUPED = "grouped_mm"  # the names of GEMMs over all experts contain this string
 _STACKED_DIMS = 3  # a tensor with all experts' weights has three dimensions: experts, rows, columns
 
 
@@ -55,7 +55,7 @@ class ExpertLayer:
     counts: tuple[int, ...] = ()  # indices of the calls that compute token counts
     whole: tuple[bool, bool] = (True, True)  # before and after the experts: True if one tensor holds all tokens
     grouped: tuple[int, ...] = ()  # each expert's token extent, if one operator calls all GEMMs
-    # maps the other calls between experts to True if they use expert results or only prepare calls that do
+    # for each other call between experts, True if it uses expert results or only prepares a call that does
     middle: Mapping[int, bool] = field(default_factory=dict)
 
     __repr__ = brief

@@ -47,7 +47,7 @@ class Layout:
     # size of gradient buckets (DDP's `bucket_cap_mb`); None means 25 MiB, but 1 MiB for the first bucket
     bucket_mib: int | None = None
     # FSDP units. None selects recorded units or, if there are none, repeated blocks. A class name selects its modules.
-    # "each" selects parts with one input and one output activation. A number is the minimum elements per part.
+    # "each" selects parts with one input and one output activation. A number is the minimum size of a part in elements.
     fsdp_wrap: str | None = None
     no_sync: bool = False  # True if gradients are reduced only after the last microbatch
     ep: int = 1  # routed experts are sharded over this many data-parallel ranks; must divide dp

@@ -90,7 +90,7 @@ class _Block:
     last: int
     size: int = 0
     owner: int | None = None  # if the block holds a gradient, the row of the call that accumulates it
-    last_use: int | None = None  # position at which FSDP has reduced the gradient
+    last_use: int | None = None  # position at which FSDP finishes reducing the gradient
 
 
 class _Lives:
@@ -157,7 +157,7 @@ class _Lives:
             elif isinstance(item, SyntheticOp) and item.wrap is not None:
                 self._reduce(item)
             elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and self._reduced:
-                self._added = True  # adds gradients to the gradients from an earlier microbatch
+                self._added = True  # the call adds gradients to an earlier microbatch's gradients
         if self._added:
             self._kept.pop().last = self.place
         self._close(self._kept)

@@ -27,7 +27,7 @@ _MOST = 1 << 15  # at most this many calls are cached (about 1 kB per call)
 class ResizedCalls:
     def __init__(self, derivation: Derivation) -> None:
         self._model = derivation.model
-        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # maps id(changed) to its extents' sizes
+        self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # maps `id(changed)` to sizes of extents
         self._tensors: dict[tuple[Call, int, int], NodeTensors] = {}
         self._factors: dict[tuple[Call, int], float] = {}
 

@@ -45,7 +45,7 @@ class StageStep:
     after: list[Call] = field(default_factory=list)  # calls after the last pass
     steps: list[Call] = field(default_factory=list)  # optimizer steps
     same: dict[int, int] = field(default_factory=dict)  # maps tensor and storage numbers to their replacements
-    # The key True has the activations, and the key False has the gradients. Each has one list per microbatch.
+    # Maps True to the activations and False to the gradients, with one list per microbatch.
     sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)  # rows of calls that belong to the pipeline schedule
@@ -204,7 +204,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
             continue
         k = place.get(call.row, current if behind else min(ahead, parts - 1))
         of = {made_in[number] for number in call.tensor_ids("inputs") if number in made_in}
-        k = max(of) if of and k not in of else k  # needed for the initial gradient of a loss
+        k = max(of) if of and k not in of else k  # the initial gradient of a loss belongs to the loss's microbatch
         if found.backward[k]:
             found.backward[k].append(call)
             continue

@@ -42,8 +42,8 @@ _VIEWS = (
     " resolve_conj resolve_neg view_as squeeze unsqueeze slice select narrow split chunk unbind split_with_sizes"
     " lift_fresh empty empty_like empty_strided new_empty broadcast_tensors numpy_T"
 )
-VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # these create views or allocate memory
-# These operators copy tensors or work on scalars. Each layout adds them as needed.
+VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})  # operators that view or allocate
+# Operators that copy tensors or work on scalars; each layout adds such calls as needed.
 BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
     "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",

@@ -30,7 +30,7 @@ _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed
 # Collectives with these prefixes belong to data parallelism if they reduce gradients.
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 _DIVIDES = "FSDP::"  # FSDP2 annotations start with this
-_TRANSPOSES = "transpose_"  # swaps extents in place; the recorded sizes do not change if the extents are equal
+_TRANSPOSES = "transpose_"  # the operator swaps extents in place; recorded sizes do not change if the extents are equal
 LOADER = "DataLoader"  # PyTorch annotates the loading of a batch with this name
 
 
