@@ -318,7 +318,7 @@ def main() -> int:
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--dry-run", action="store_true", help="run small programs on the CPU instead")
     parser.add_argument(
-        "--python", default=sys.executable, help="interpreter that has PyTorch, of the same Python version as this one"
+        "--python", default=sys.executable, help="interpreter with PyTorch; its Python version must match this one's"
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=list(PARTS), help=", ".join(PARTS))
     parser.add_argument(

@@ -70,7 +70,7 @@ class RecordingCosts:
 
     def of_rows(self, trace: Trace) -> tuple[IntColumn, IntColumn]:
         calls = trace.calls
-        before, within = np.zeros(len(trace)), np.zeros(len(trace))  # costs before a row starts and in its self time
+        before, within = np.zeros(len(trace)), np.zeros(len(trace))  # costs before each row, and in its self time
         is_op = calls.kind == OP
         from_python = is_op & ~np.append(is_op, False)[calls.parent]
         before[calls.source] = np.where(is_op, self.outside, self.annotation) + self.frames * from_python

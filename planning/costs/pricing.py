@@ -26,7 +26,7 @@ from .task import Estimate, Task
 from .utilization import Utilization, fit_utilization, kernel_family
 
 UNKNOWN = "unknown"  # name of the source of a time that no model can predict
-# If too few events were held out, this is the spread of events that match a measured event.
+# Assumed spread of events that match a measured event, if too few events were held out.
 _MEASURED = {"measured": Spread(0, 0.8, 1.25)}
 _NOTHING = Estimate(0.0, UNKNOWN)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 # The `kind` of a tensor's contents, and the parameters of this kind. `standalone.filled` creates the values.
 # Integer kinds are index (in [low, high)), sorted (ascending, in [0, high)) and offsets (evenly from 0 to high).
-# Others are uniform (floats in [0.1, 1)), rising (ascending floats), value (constant) and mask (`true` spaced ones).
+# Others are uniform (in [0.1, 1)), rising (ascending floats), value (constant) and mask (`true` ones, evenly spaced).
 Fill = dict[str, Any]
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})

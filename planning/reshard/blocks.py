@@ -30,7 +30,7 @@ import numpy.typing as npt
 from .model import Weights
 from .step_calls import VIEWS, Call, walked
 
-# Maximum number of distances to try as periods, most frequent first. Every block parameter repeats at the period.
+# Number of distances to try as periods, most frequent first. All parameters of a block repeat with the same period.
 _PERIODS = 64
 _COMPARED = 8  # measure a token's distances to this many earlier identical ones; longer distances span several blocks
 _LEAST_SHARE = 0.25  # further blocks need this share of the first blocks' size; smaller repetitions are pairs of layers

@@ -41,7 +41,7 @@ _OF_DATA = frozenset(
 @dataclass(frozen=True)
 class NewExtents:
     changed: dict[int, int]
-    unknown: frozenset[int] = field(default_factory=frozenset)  # extent classes that are only scaled in proportion
+    unknown: frozenset[int] = field(default_factory=frozenset)  # extent classes of unknown size, scaled in proportion
     of_data: frozenset[int] = field(default_factory=frozenset)  # classes that depend on tensor values (expert routing)
 
     __repr__ = brief

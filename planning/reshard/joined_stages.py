@@ -192,7 +192,7 @@ def _on_longer_lists(calls: Sequence[_StageCall], whole: dict[int, list[int]], s
     sides = {name: _longer([one.sides.get(name) or {} for one in calls]) for name in ("inputs", "outputs")}
     outputs = sides["outputs"]
     for place, value in enumerate(outputs.get("values", [])):
-        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # one example is a stack of norms
+        if isinstance(value, list) and is_tensor(value) and outputs["shapes"][place]:  # such as a stack of norms
             sizes = [one.sides["outputs"]["shapes"][place][0] for one in calls]
             whole[value[0]] = [sum(sizes), *outputs["shapes"][place][1:]]
     if not any(map(_is_list, outputs.get("values", []))):

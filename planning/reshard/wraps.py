@@ -243,7 +243,7 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
         return []
     calls = [call for unit in units for call in unit.forward]
     read = [{p.number for inner in call.walk() for p in weights.taken(inner)} for call in calls]
-    wrap_of: dict[int, Wrap] = {}  # maps each call between uses of a unit's parameters to the unit
+    wrap_of: dict[int, Wrap] = {}  # for each call between the first and the last use of a unit's parameters, the unit
     for wrap in wraps:
         uses = [place for place, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
         wrap_of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
