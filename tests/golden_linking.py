@@ -58,12 +58,17 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
                     et, kineto = job.texts(waits=waits)[1] if name in jobs else job.texts()[1]
                     yield f"{name} {waits}", _link(et, kineto, data_dependencies=waits)
                 yield f"{name} cut", _link(_until_collective(et), kineto)
+                yield f"{name} cut, shapes", _link(_until_collective(et), _with_shapes(et, kineto))
             yield "pipeline", _link(*made_jobs.JOBS["pipeline"].texts()[0])
         case "graphs":
             for hip in (True, False):
                 for sizes in ((), (4, 8), (8, None)):
                     captured = encode(capture_events(_GRAPHS, sizes=sizes, hip=hip))
                     yield f"{hip} {sizes}", _link(None, _replayed(hip=hip), graph_captures=[captured])
+            for rank, captured_by in ((0, (0,)), (0, (1,)), (1, (0, 1))):
+                captures = [_of_rank(capture_events(_GRAPHS[:1]), one) for one in captured_by]
+                replay = _of_rank(orjson.loads(_replayed(hip=True))["traceEvents"], rank)
+                yield f"rank {rank} of {captured_by}", _link(None, replay, graph_captures=captures)
             capture = FIXTURES / "gpu/graphs.capture.kineto.json.gz"
             pair = [FIXTURES / f"gpu/graphs.{kind}.json.gz" for kind in ("et", "kineto")]
             yield "recorded", _link(*pair, graph_captures=[capture])
@@ -78,6 +83,9 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
                 for way in sorted(MUTATIONS[kind].keys() & set(DISORDER)):
                     data = MUTATIONS[kind][way](way, text, kind, random.Random(f"linking {way}")).data
                     yield f"{kind}, {way}", _link(*(texts | {kind: data}).values())
+                    if kind == "et":
+                        for method in ("auto", "tree"):
+                            yield f"{way} {method}", _link(_without_numbers(data), texts["kineto"], match=method)
             yield "ROCm", _link(None, LAYOUTS["ROCm"]())
             yield "no launches", _link(None, orjson.dumps(kineto_document(made_job()[1::2])))
 
@@ -94,9 +102,23 @@ def _replayed(*, hip: bool) -> bytes:
     return encode(replay_events(replays, batch=4, hip=hip, graph_node_id=lambda replay, at: at + 1))
 
 
+def _of_rank(events: list[Document], rank: int) -> bytes:
+    return orjson.dumps(kineto_document(events, distributedInfo={"rank": rank, "world_size": 2}))
+
+
+def _with_shapes(et: bytes, kineto: bytes) -> bytes:
+    """A Kineto trace that has the shapes of collectives of the host."""
+    document = orjson.loads(kineto)
+    shapes = [node["inputs"]["shapes"] for node in orjson.loads(et)["nodes"] if node["name"].startswith("gloo:")]
+    events = (event for event in document["traceEvents"] if event["name"].startswith("gloo:"))
+    for event, dims in zip(events, shapes, strict=False):
+        event["args"]["Input Dims"] = dims
+    return orjson.dumps(document)
+
+
 def _without_numbers(text: bytes) -> bytes:
     """An ET whose nodes have no numbers of Kineto, so that order and callers decide."""
-    return re.sub(rb'("rf_id", "type": "uint64", "value": )\d+', rb"\g<1>0", text)
+    return re.sub(rb'("name": ?"rf_id",\s*"type": ?"uint64",\s*"value": ?)\d+', rb"\g<1>0", text)
 
 
 def _until_collective(text: bytes) -> bytes:

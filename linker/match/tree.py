@@ -103,7 +103,7 @@ def _descend(ours: _Forest, theirs: _Forest, pairs: list[tuple[int, int]]) -> li
         if ours.shape[a] == theirs.shape[b]:
             by_shape = sorted(left, key=ours.shape.__getitem__), sorted(right, key=theirs.shape.__getitem__)
             pending += zip(*by_shape, strict=True)
-        elif left and right:
+        else:
             pending += _align(ours, theirs, left, right)
     return found
 
