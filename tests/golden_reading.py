@@ -91,6 +91,16 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
                 yield file, folder / file
         case "made":
             yield "events", kineto_of(_events(), traceName="x", distributedInfo={"rank": 1, "world_size": 2})
+            calls = [
+                frame("a.py(1): f", 0, 9),
+                frame("b", 5, -1),
+                frame("c", -5, 2),
+                frame("nn.Module: Net_0", 1, 9e12),
+            ]
+            yield "impossible frames", kineto_of([op("aten::mm", 0, 5), *calls, frame("d", 6, 1)])
+            yield "renumbered", etplus.link(*SMALL, renumber=True)
+            early = [{"name": "k", "cat": "kernel", "ts": ts, "dur": 0.5, "reason": _REASON} for ts in (2.5, 0.25, 0)]
+            yield "unattached", orjson.dumps(etplus.link(*SMALL).to_dict() | {"unattached": early})
             yield "old events", orjson.dumps(in_pairs(made_job()) + _events())
             yield "Perfetto", graph_launch().data()
             yield "packets", _packets()
@@ -134,6 +144,7 @@ def _beginning(kind: Kind, text: bytes) -> bytes:
     return orjson.dumps(document | {ARRAY[kind]: document[ARRAY[kind]][:40]})
 
 
+_REASON = "no launcher in the trace"
 _LAUNCHES = [("A", "aten::mm"), ("B", "aten::relu"), ("ncclDevKernel_AllReduce", "record_param_comms")]
 
 

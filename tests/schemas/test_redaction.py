@@ -169,7 +169,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, A
 
 
 @pytest.mark.parametrize("names", [False, True])
-@pytest.mark.parametrize("key", [SECRET, "API_KEY", "env", "Name", "", "graph id x"])
+@pytest.mark.parametrize("key", [SECRET, "env", ""])
 def test_no_unknown_member_is_kept(documents: dict[str, Any], tmp_path: Path, key: str, names: bool) -> None:
     for document in documents.values():
         for value in (SECRET, [1, [SECRET]], {"name": {SECRET: None, "rank": [SECRET]}}):
