@@ -90,12 +90,17 @@ _RESHAPE = {
     "transformer": ("batches/transformer_w32_d1__b16_t1", ("batch=4",)),
     "contrastive": ("programs/contrastive__b4_s6_w32", ("batch=6",)),
     "lstm": ("programs/lstm_time__b4_s6_w32", ("batch=16", "seq=6:9")),
+    "gpt": ("programs/gpt_step__b4_s6_w32", ("batch=16", "seq=12")),
+    "mlp": ("batches/mlp_w128_d2__b8_t1", ("batch=128",)),
+    "llama": ("families/llama.single1", ("batch=2",)),
+    "grouped": ("experts/grouped.single1", ("batch=4",)),
 }
 
 
 def _reshape_lines(name: str) -> list[str]:
     file, change = _RESHAPE[name]
-    trace = etplus.load(FIXTURES / f"{file}.json.gz")
+    folder = FIXTURES / file
+    trace = link(*rank_files(folder)[0]) if folder.is_dir() else etplus.load(f"{folder}.json.gz")
     lines = [*_relations(trace, shapes_of(trace))]
     for changes in (change, change[:1]):
         lines += _changed(trace, changes)
@@ -164,6 +169,10 @@ _RESHARD: dict[str, tuple[Path | str, Layout]] = {
     "gpu_fsdp": (_GPU, Layout(dp=2, zero=3)),
     "experts": (FIXTURES / "experts" / "loop.single1", Layout(dp=2, ep=2, batch=8, routing="recorded")),
     "grouped": (FIXTURES / "experts" / "grouped.single1", Layout(dp=2, ep=2, batch=8, routing="uniform")),
+    "llama": (FIXTURES / "families" / "llama.single1", Layout(tp=2, dp=2)),
+    "tied": (FIXTURES / "families" / "tiedgpt.single1", Layout(tp=2, tp_style="megatron")),
+    "twohead": (FIXTURES / "families" / "twohead.single1", Layout(dp=2, zero=3)),
+    "frozen": (FIXTURES / "layouts" / "frozen.single1", Layout(dp=2, zero=2)),
     "stages": (FIXTURES / "pipelines" / "gpt.pp3", Layout(pp=3, schedule="1f1b")),
 }
 

@@ -107,15 +107,6 @@ def test_what_a_pipeline_lacks_is_one_line(tmp_path: Path) -> None:
     assert failed.stderr.splitlines()[-1].count(b"pipeline of 3 stages") == 1
 
 
-def test_the_command_takes_the_ranks_of_a_pipeline(tmp_path: Path) -> None:
-    for rank in range(3):
-        _rank("gpt.pp3", rank).write(tmp_path / f"rank{rank}.etplus.json.gz")
-    done = call("reshard", tmp_path, "--dp", "2", "--microbatches", "1", "--batch", "6", "-o", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    assert b"3 recorded ranks derived from themselves are equal" in done.stdout
-    assert len(list((tmp_path / "out").glob("rank_*"))) == 2
-
-
 def test_device_events_come_along() -> None:
     source = etplus.link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
     top = [call for call in read_step(source, Shapes()) if call.operator]
