@@ -63,8 +63,10 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
         case "graphs":
             for hip in (True, False):
                 for sizes in ((), (4, 8), (8, None)):
-                    captured = encode(capture_events(_GRAPHS, sizes=sizes, hip=hip))
-                    yield f"{hip} {sizes}", _link(None, _replayed(hip=hip), graph_captures=[captured])
+                    captured = capture_events(_GRAPHS, sizes=sizes, hip=hip)
+                    for event in captured:
+                        event["args"] |= _COMM if event["name"] == "record_param_comms" and sizes else {}
+                    yield f"{hip} {sizes}", _link(None, _replayed(hip=hip), graph_captures=[encode(captured)])
             for rank, captured_by in ((0, (0,)), (0, (1,)), (1, (0, 1))):
                 captures = [_of_rank(capture_events(_GRAPHS[:1]), one) for one in captured_by]
                 replay = _of_rank(orjson.loads(_replayed(hip=True))["traceEvents"], rank)
@@ -90,6 +92,7 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
             yield "no launches", _link(None, orjson.dumps(kineto_document(made_job()[1::2])))
 
 
+_COMM = {"Collective name": "allreduce", "In msg nelems": 64, "dtype": "Float", "Process Group Name": "tp"}
 _GRAPHS = [
     [("A", "aten::mm"), ("B", "aten::relu"), ("A", "aten::mm"), ("C", "aten::add")],
     [("A", "aten::mm"), ("B", "aten::gelu"), ("ncclDevKernel_AllReduce", "record_param_comms")],
