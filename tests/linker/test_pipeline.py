@@ -65,6 +65,7 @@ def test_repetitions_are_looked_for_from_eight_unlaunched_events_on() -> None:
 
 def test_a_broken_compiler_file_next_to_the_trace_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "kernel_information.json").write_bytes(b"{\"('x")
+    (tmp_path / "kineto.json").touch()
     kineto: Any = SimpleNamespace(file=str(tmp_path / "kineto.json"))
     assert not pipeline.compile_files(kineto, None).files
     with pytest.raises(TraceFormatError):
