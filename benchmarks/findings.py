@@ -39,7 +39,7 @@ RECORDED = ROOT / "fixtures" / "findings"
 # A predicted gain is correct if its relative error is at most this value.
 SIZE = 0.3
 
-# Expected findings of each pair. At least one must be present before a change, and none after it.
+# Expected findings of each pair. At least one must be present before the change, and none after the change.
 EXPECTED: dict[str, tuple[str, ...]] = {
     "item": ("host-loop",),
     "attention": ("eager-attention",),

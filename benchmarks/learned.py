@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-# Set this before the import of torch. Otherwise, spinning threads would compete for cores.
+# Set this variable before the import of torch. Otherwise, spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np

@@ -160,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("programs", "ratio", "batch", "repro"))
     parser.add_argument("files", nargs="*")
-    parser.add_argument("--only", default="", help="run only programs with this text in their names")
+    parser.add_argument("--only", default="", help="run only programs with this string in their names")
     parser.add_argument("--rounds", type=int, default=4, help="how many times to measure the operators of a program")
     parser.add_argument(
         "--pairs", type=int, default=3, help="number of recordings per round, for each program and batch size"

@@ -113,7 +113,7 @@ def times(program: str, recordings: Mapping[int, Trace]) -> Iterator[tuple[float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="score only programs with this text in their names")
+    parser.add_argument("--only", default="", help="score only programs with this string in their names")
     parser.add_argument("--no-times", action="store_true", help="compare only shapes")
     parser.add_argument("--no-shapes", action="store_true", help="compare only times")
     arguments = parser.parse_args()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Set this before the import of torch. Otherwise, spinning threads would compete for cores.
+# Set this variable before the import of torch. Otherwise, spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
@@ -351,7 +351,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=7, help="number of recorded steps, after three warm-up steps")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tries", type=int, default=1, help="number of recordings; only the fastest one is kept")
-    parser.add_argument("--only", default="", help="record only programs with this text in their names")
+    parser.add_argument("--only", default="", help="record only programs with this string in their names")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(arguments.threads)

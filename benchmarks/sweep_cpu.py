@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Set this before the import of torch. Otherwise, spinning threads would compete for cores.
+# Set this variable before the import of torch. Otherwise, spinning threads would compete for cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
@@ -132,7 +132,7 @@ def recorded(name: str, step: Step, folder: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", default="", help="record only graphs with this text in their names")
+    parser.add_argument("--only", default="", help="record only graphs with this string in their names")
     arguments = parser.parse_args()
     target: Path = arguments.out / "etplus"
     target.mkdir(parents=True, exist_ok=True)

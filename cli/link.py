@@ -28,7 +28,7 @@ LINK_OPTIONS = "annotation match exact_match strict iteration renumber data_depe
 _FOLDER_OPTIONS = "manifest et kineto ranks dry_run scheduler"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
-# Options of the original trace_link.py and of Chakra's linker. Help texts do not show them.
+# Options of the original trace_link.py and of Chakra's linker. Help texts omit these options.
 _HIDDEN: dict[str, Any] = {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
 _LINKED_LESS = 3
 _FACTS_VERSION = "1.0"  # version of this command's JSON format

@@ -90,7 +90,7 @@ def command_page(name: str, parser: argparse.ArgumentParser) -> str:
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"# etplus {name}\n"
     yield (parser.description or "") + "\n"
-    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # The terminal may have another width.
+    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # The terminal may have a different width.
     formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
     usage = formatter.format_help().removeprefix("usage: ")
     yield f"```text\n{usage.rstrip()}\n```\n"

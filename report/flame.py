@@ -60,7 +60,7 @@ def flame_graph(trace: Trace, most: int = 4000) -> dict[str, Any]:
     kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
     kinds[node_of] = kind
     by_depth = levels(above)
-    for rows in reversed(by_depth[1:]):  # A thread takes the sum of its calls. Overlapping callees can exceed a caller.
+    for rows in reversed(by_depth[1:]):  # a thread's total is this sum; overlapping callees can outlast their caller
         callers, caller = np.unique(above[rows], return_inverse=True)
         total[callers] = np.maximum(total[callers], sums(caller.reshape(-1), total[rows], len(callers)))
     for level, rows in enumerate(by_depth):

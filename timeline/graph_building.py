@@ -48,7 +48,7 @@ _LEAST_LIMIT, _LEAST_BLOCKED, _LEAST_SHARE = 64, 20, 0.02
 # If all calls wait for room in the queue, each call is assumed to take `_OWN_NS` in addition to its wait.
 # The time from free room in the queue to the call's return may vary by `_CONSTANT` times the call's duration.
 _OWN_NS, _CONSTANT = 3_000, 0.25
-# A waiting call returns a few µs after the queue has room. Until then, this many more short kernels may start.
+# A waiting call returns a few µs after the queue has room. Before it returns, this many more short kernels may start.
 _NEAR_LIMIT = 8
 
 

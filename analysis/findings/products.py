@@ -314,7 +314,7 @@ class OldKernels(OfWorstRank):
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
 # TF32 time divided by float32 time: worst, usual and best case. The peaks differ by a factor of 8 (A100) or 7.4 (H100).
-# NVIDIA measured speedups of 2 to 5 for networks with GEMMs and convolutions.
+# NVIDIA measured speedups of 2× to 5× for networks with GEMMs and convolutions.
 _FACTORS = (0.6, 0.3, 0.15)
 # Minimum ratio of the TF32 peak to the float32 peak.
 _WORTH = 2.0

@@ -36,7 +36,7 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 NAME_WIDTH = 100  # maximum length of a name in an answer: enough to distinguish CUTLASS and Triton kernels
 PROSE_WIDTH = 300  # maximum length of a sentence in an answer, including names that it quotes
 _BLANKS = re.compile(r"\s+")
-# Characters that start or end tags, comments and chat turns (`</x>`, `<|x|>`, `<!--`). C++ names do not contain them.
+# Starts and ends of tags, comments and chat turns (`</x>`, `<|x|>`, `<!--`). They do not occur in C++ names.
 _MARKUP = re.compile(r"<(?=[/|!?])|(?<=\|)>")
 _FENCE = re.compile(r"`{3,}|'{3,}|\"{3,}")
 

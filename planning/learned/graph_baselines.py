@@ -12,7 +12,7 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 
 _FLOPS, _BYTES, _CALLS = 3, 4, 10
 _PENALTY = 1.0
-_LEAST_ERROR = 1e-3  # Errors below this are set to it. Otherwise, one exact prediction makes the geometric mean 0.
+_LEAST_ERROR = 1e-3  # Minimum error per prediction. A single error of 0 would make the geometric mean of all errors 0.
 
 Floats = npt.NDArray[np.float64]
 

@@ -56,7 +56,7 @@ class Layout:
     routing: Routing | None = None
     find_unused_parameters: bool | None = None  # DDP option; None keeps the recorded value, or False if it is unknown
     broadcast_buffers: bool | None = None  # DDP option; None keeps the recorded value, or True if it is unknown
-    # True if FSDP frees units after forward and gathers them again in backward. None keeps the recorded value.
+    # True if FSDP frees units after forward and gathers them again in backward. None: as recorded, or True if unknown.
     reshard_after_forward: bool | None = None
 
     __repr__ = brief

@@ -103,9 +103,9 @@ def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] 
 class SelfProof:
     operators: int  # number of operators in the recording
     communications: int  # number of communications in the recording
-    # Maps an operator's name and sizes to the number of recorded operators that the derivation lacks.
+    # Maps an operator's name and sizes to the number of recorded operators that are missing from the derivation.
     missing: Counter[_Work] = field(default_factory=Counter)
-    extra: Counter[_Work] = field(default_factory=Counter)  # number of derived operators that the recording lacks
+    extra: Counter[_Work] = field(default_factory=Counter)  # number of derived operators that were not recorded
     share: float = 0.0  # missing operators' share of the self time
     in_order: bool = True  # True if the operators are in the recorded order
     other_communications: tuple[str, ...] = ()  # descriptions of differences in communication
@@ -195,7 +195,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     whole = sum(own.values())
     lost = _time_of(missing, calls, recorded, own)
     issued = _recorded_comms(recorded_rank)
-    # Older recordings lack the calls that issue communication, and the kernels do not show these calls.
+    # Older recordings do not contain the calls that issue communication, and kernels do not show these calls.
     others = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
     gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))
