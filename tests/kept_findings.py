@@ -1,6 +1,4 @@
-"""`find_findings` and `diff` for tests of made traces, which also compare all numbers with a golden file.
-
-`python tests/goldens.py` writes the file again."""
+"""`find_findings` and `diff` for tests of made traces: they also compare all numbers with a golden file (goldens.py)."""
 
 import atexit
 import gzip

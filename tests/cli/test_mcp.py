@@ -1,6 +1,7 @@
 """`etplus mcp` as a process, asked by the SDK's own client."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,7 @@ def served(words: list[str], talk: Callable[[Any], Awaitable[Any]]) -> Any:
 
     async def conversation() -> Any:
         program, *rest = command("etplus")
-        server = StdioServerParameters(command=program, args=[*rest, "mcp", *words])
+        server = StdioServerParameters(command=program, args=[*rest, "mcp", *words], env={**os.environ})
         async with stdio_client(server, errlog=subprocess.DEVNULL) as streams, mcp.ClientSession(*streams) as client:
             await client.initialize()
             return await talk(client)

@@ -191,6 +191,7 @@ def test_a_launcher_is_not_recorded_and_a_signal_ends_the_window(
 
 def test_a_fork_records_nothing_more(torch: Any, tmp_path: Path) -> None:
     made, _ = record(torch, tmp_path, 1, steps=[5, 6])
+    made._end_window()
     made._in_child()
     assert not made._over
     profiler, made._profiler = made._profiler, object()
