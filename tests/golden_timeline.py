@@ -26,12 +26,13 @@ from etplus.trace.trace import Trace
 from golden_analysis import RANDOM, flat, traces_of
 from golden_converting import SETS
 
-CASES = ("pair", "kineto", "item", "launch_bound", "slow_rank", "pipeline", "host ddp", "host pipeline", *SETS, *RANDOM)
+RECORDED = ("pair", "kineto", "item", "recomputation", "launch_bound", "slow_rank")
+CASES = (*RECORDED, "pipeline", "host ddp", "host pipeline", *SETS, *RANDOM)
 CHANGES = (
     ["kernel*0.5"], ["cpu*0.5", "op:~mm*2"], ["step=1 kernel:~mm*0"], ["no wait ~ynchronize", "comm*0.25"],
-    ["phase=backward cpu*0.5"], ["rank=1 kernel*2"], ["launch_latency=1us", "gap=1us", "stream=7*0.5"],
+    ["phase~backw cpu*0.5"], ["rank=1 kernel*2"], ["launch_latency=1us", "gap=1us", "stream=7*0.5"],
     ["queue_limit=none", "remove op:~add"], ["no launch gaps", "fuse kernel:~mm*0.4"], ["overlap comm"],
-    ["window=0-1ms cpu*0.5"], ["module~Linear gpu*0.5"],
+    ["phase=recomputation remove op:~aten", "window=0-1ms cpu*0.5"], ["module~Linear gpu*0.5"],
 )  # fmt: skip
 NETWORKS = (
     "bandwidth=25,latency=5us", "bandwidth=0.5,latency=20", "bandwidth=10,latency=1us,algorithm=direct",

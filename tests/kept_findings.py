@@ -1,4 +1,4 @@
-"""`find_findings` and `diff` for tests of made traces: they also compare all numbers with a golden file (goldens.py)."""
+"""`find_findings` and `diff` for tests of made traces; both also compare all numbers with a golden file."""
 
 import atexit
 import gzip
