@@ -43,7 +43,7 @@ def test_the_published_schema_is_that_of_the_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"bandwidht": 1}, "bandwidht"), ({"bandwidth": -1}, "$.bandwidth"), ({}, "bandwidth"),
+        ({"bandwidht": 1}, "bandwidht"), ({"bandwidth": -1}, "$.bandwidth"), ({}, "bandwidth"), ("{", "bad.json"),
         ({"bandwidth": 1, "algorithm": "star"}, "$.algorithm"),
         ({"bandwidth": 1, "levels": [{"ranks": 4, "bandwidth": 2}, {"ranks": 6, "bandwidth": 1}]}, "$.levels[1]"),
         (
@@ -54,9 +54,9 @@ def test_the_published_schema_is_that_of_the_code(tmp_path: Path) -> None:
         ({"bandwidth": 1, "kinds": [{"kind": "gossip"}]}, "$.kinds[0].kind"),
     ],
 )  # fmt: skip
-def test_a_wrong_field_is_named_in_one_line(given: dict[str, Any], named: str, tmp_path: Path) -> None:
+def test_a_wrong_field_is_named_in_one_line(given: Any, named: str, tmp_path: Path) -> None:
     file = tmp_path / "bad.json"
-    file.write_text(json.dumps(given))
+    file.write_text(given if isinstance(given, str) else json.dumps(given))
     done = call("replay", "absent.json", "--network", file)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and named in done.stderr.decode()
 
