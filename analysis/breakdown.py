@@ -22,7 +22,7 @@ _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
 _MODULES = "Modules and annotations around the operator (in backward: around its forward operator), outermost first."
 _GPU_SPAN = "Time from the start of the first GPU event on the device to the end of the last."
-_SPANS = "busy: share of the duration of the trace; of GPU: share of the GPU span"
+_SPANS = "'busy' is the share of the trace duration, 'of GPU' the share of the GPU span"
 
 
 class BreakdownRow(WithMean, Row):

@@ -19,7 +19,7 @@ from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, c
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 _ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # the index of a repeated module in a qualified name, such as ".3"
-_REPEATED = "Part of device_self_ns launched before the trace; module taken from a later repetition."
+_REPEATED = "Part of device_self_ns launched before the trace; its module comes from a later repetition."
 
 
 class ModuleRow(WithMean, Row):

@@ -13,7 +13,7 @@ from ..trace.trace import Trace
 from .breakdown import shape_labels
 from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, column, inferred, repeated
 
-_REPEATED = "Part of device_self_ns launched before the trace; operator taken from a later repetition."
+_REPEATED = "Part of device_self_ns launched before the trace; its operator comes from a later repetition."
 
 
 class OperatorRow(WithMean, Row):

@@ -15,7 +15,7 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .table import Row, Table, TextColumn, column, inferred, repeated
 
-_REPEATED = "Part of device_self_ns launched before the trace; line taken from a later repetition."
+_REPEATED = "Part of device_self_ns launched before the trace; its line comes from a later repetition."
 _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 
 
@@ -33,7 +33,7 @@ class SourceRow(Row):
     own: bool = inferred("yes/no", "True for your own code, false for libraries.")
     exact: bool = inferred("yes/no", "False before PyTorch 2.14, where `line` is the first line of the function.")
     calls: int = column("count", "Number of outermost operators that the line called.")
-    host_ns: int = column("ns", "CPU time of the operators that the line called, excluding Python.")
+    host_ns: int = column("ns", "CPU time of the operators that the line called, excluding Python code.")
     device_self_ns: int = column("ns", "GPU time that the line itself caused.", "GPU self")
     device_total_ns: int = column("ns", "GPU time that the line and the lines called from it caused.", "GPU")
     backward_ns: int = inferred("ns", "Part of device_self_ns that was spent in backward.")
@@ -57,7 +57,7 @@ class SourceRow(Row):
 
 
 class PhaseRow(Row):
-    phase: str = inferred("text", "Phase, such as forward, backward or optimizer; not known if the phase is unknown.")
+    phase: str = inferred("text", "Phase, such as forward, backward or optimizer; 'not known' if it is unknown.")
     calls: int = column("count", "Number of operators.")
     host_ns: int = column("ns", "CPU time of the operators, excluding callees.")
     device_ns: int = column("ns", "Sum of the durations of the GPU events.", "GPU")

@@ -16,9 +16,9 @@ class TopRow(Row):
 
     name: str = column("name", "Full name.")
     label: str = column("name", "Short name.")
-    device_ns: int = column("ns", "GPU time without callees; for steps and ranks, GPU busy time.", "GPU")
+    device_ns: int = column("ns", "GPU time excluding callees; for steps and ranks, GPU busy time.", "GPU")
     share: float | None = column("share", "Share of the sum of device_ns, or of host_ns if no GPU time is recorded.")
-    host_ns: int = column("ns", "CPU time without callees; for steps and ranks, the duration.", "CPU")
+    host_ns: int = column("ns", "CPU time excluding callees; for steps and ranks, the duration.", "CPU")
     count: int = column("count", "Number of GPU events of a kernel or rank; otherwise number of calls.")
 
     title = "time, ms"

@@ -152,13 +152,13 @@ def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, floa
         yield f"{label} / orjson, largest pair", last[label].cpu / orjson_s, seconds / _ORJSON_S
     analyze = last["analyze, parquet"].memory / last["orjson"].memory
     yield "memory of analyze (Parquet) / orjson, largest pair", analyze, 700 / _ORJSON_MB
-    yield "link of minified files / link, largest pair", last["link, minified"].cpu / link, 1.25
+    yield "link on minified files / link, largest pair", last["link, minified"].cpu / link, 1.25
     for label, seconds in _SMALL.items():
         yield f"{label}, smallest pair / orjson, largest pair", first[label].cpu / orjson_s, seconds / _ORJSON_S
     works = [label.removesuffix(", json") for label in first if label.endswith(", json")]
     columns = {work: first[f"{work}, parquet"].cpu / first[f"{work}, json"].cpu for work in works}
     worst = max(columns, key=columns.__getitem__)
-    yield f"columns / JSON, smallest pair, highest for {worst}", columns[worst], 1.0
+    yield f"Parquet / JSON, smallest pair, highest for {worst}", columns[worst], 1.0
     formats = [costs["--to perfetto, json"].cpu / costs["--to chakra, json"].cpu for costs in found]
     yield ".pftrace / .et, highest ratio of all sizes", max(formats), 2.0
     shares = {(label, k): costs[label].cpu / costs["link"].cpu for k, costs in enumerate(found)
@@ -172,7 +172,7 @@ def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, floa
         yield f"growth exponent, highest for {worst}", grown[worst], 1.1
     if odd:
         worst = max(odd, key=odd.__getitem__)
-        yield f"growth exponent of odd shapes, highest for {worst}", odd[worst], 1.1
+        yield f"growth exponent on odd shapes, highest for {worst}", odd[worst], 1.1
 
 
 def main() -> None:

@@ -131,7 +131,7 @@ def main() -> None:
         read, chakra, plain = (took_by_task[task] for task in ("read", "chakra", "serialize"))
         longer, more = chakra["seconds"] / plain["seconds"], chakra["megabytes"] - read["megabytes"]
         print(f"--to chakra, including reading, takes {longer:.1f}× the time of serialization")
-        print(f"and {more:.0f} MB more than reading; holding all messages takes {plain['megabytes']:.0f} MB")
+        print(f"and {more:.0f} MB more memory than reading; holding all messages takes {plain['megabytes']:.0f} MB")
 
 
 if __name__ == "__main__":

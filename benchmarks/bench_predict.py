@@ -206,7 +206,7 @@ def bars(found: Sequence[Outcome], events: Sequence[PricedEvent]) -> list[tuple[
     unlike = [outcome for outcome in found if outcome.done.reliable and outcome.done.share_unfamiliar > 0.1]
     apart = f"{len(given) - len(counted)} excluded; {len(found) - len(given)} marked, refused or host-limited"
     lines = [
-        (f"end to end, if trivial predictors miss: {len(counted) - len(off)} of {len(counted)} within 25%; {apart}",
+        (f"end-to-end, missed by trivial predictors: {len(counted) - len(off)} of {len(counted)} within 25%; {apart}",
          not off),
         (f"unmarked predictions off by more than a factor of 2: {len(silent)}", not silent),
         (f"intervals of zero width: {len(widths)}; reliable with >10% unfamiliar: {len(unlike)}", not widths + unlike),

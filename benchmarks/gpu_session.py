@@ -221,7 +221,7 @@ def problems(part: str, facts: Facts, *, dry: bool) -> list[str]:
     if not dry and part == "capture" and not facts["captured"]:
         found.append("no kernel of a graph replay was linked to the capture")
     if not dry and not facts.get("present", True) and facts["measured_gain"] > 0.1:
-        found.append(f"{facts['expected']} was not found, but the change gains {facts['measured_gain']:.0%}")
+        found.append(f"{facts['expected']} was not found, but the change saves {facts['measured_gain']:.0%}")
     return found
 
 

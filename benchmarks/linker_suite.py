@@ -309,7 +309,7 @@ def _callers(node: OutputNode, output: Output) -> set[int]:
 
 def _successors(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     """Test for Chakra's issue 215, in which GPU nodes had no successors, so that nothing ever waited for the device."""
-    text = "device events, except the last of each stream, that some node depends on (Chakra issue 215)"
+    text = "device events (except the last of each stream) that at least one node depends on (Chakra issue 215)"
     if output.needs is None:
         return Verdict("successors", case.followed, 0, None, text)
     waited = set().union(*output.needs.values()) if output.needs else set()

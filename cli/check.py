@@ -45,7 +45,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--profile", choices=("chakra", "astra-sim"), default="chakra", help=about)
     add_groups(parser)
     add_network(
-        parser, "network to check against; with --run, several networks give one row each", action="append", default=[]
+        parser, "network to check against; with --run, repeat it for one row per network", action="append", default=[]
     )
     about = "run the traces in ASTRA-sim (binary: $ASTRA_SIM) and compare the times with the replay and the recording"
     add("--run", action="store_true", help=about)

@@ -36,8 +36,8 @@ examples:
   etplus diff monday.etplus tuesday.etplus   # two jobs
   etplus diff 'a/rank*.json.gz' 'b/rank*.json.gz' --ranks 0-7
 
-The first trace is A, the second B; their devices may differ. Means per step are
-compared if both traces have steps; otherwise, or with --total, whole traces.
+The first trace is A, the second B; their devices may differ. If both traces have
+steps, means per step are compared; otherwise, or with --total, whole traces.
 
 A job is a folder, an .etplus folder, or a quoted pattern. Only ranks that both
 jobs have are compared.

@@ -58,7 +58,7 @@ def add_pair(group: argparse._ArgumentGroup) -> None:
 def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
     group = parser.add_argument_group("ranks of a merged Kineto trace or Nsight Systems export (default: all)")
     if rank:
-        about = "only this rank: its number in the file, or its position from 0; with --et-file, the rank of the pair"
+        about = "only this rank: its number in the file, or its 0-based position; with --et-file, the rank of the pair"
         group.add_argument("--rank", type=int, metavar="N", help=about)
     group.add_argument("--pid", type=int, metavar="PID", help="read only the rank with this process ID")
     parser.set_defaults(gpu=None)

@@ -96,12 +96,12 @@ def _prepare(parser: argparse.ArgumentParser, *, folder: bool) -> None:
     add("files", nargs="*", metavar="FILE", help=f"{pair}{or_folder}; - for standard input")
     add_pair(parser.add_argument_group("inputs instead of FILEs"))
     name = "NAME_plus.json in the current folder, with --et-file next to the Execution Trace"
-    results = "; for a folder: folder or URL of the results; .etplus writes columns" if folder else ""
+    results = "; for a folder: folder or URL of the results (columnar if it ends in .etplus)" if folder else ""
     add("-o", "--output", metavar="FILE", help=f"output ET+ (may end in .gz) or Chakra .et (default: {name}){results}")
     add("--output-file", dest="output", **_HIDDEN)
     _add_link_options(parser, folder=folder)
     for gate, least, has in (("match", 0.95, "linked"), ("certain", 0.0, "certain")):
-        about = f"minimum {has} share, else exit with 3 (default: {least:g})"
+        about = f"exit with status 3 if the {has} share is below SHARE (default: {least:g})"
         add(f"--min-{gate}", type=_share, default=least, metavar="SHARE", help=about)
     add_graph_captures(parser)
     add_provenance(parser)

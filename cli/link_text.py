@@ -44,7 +44,7 @@ def _further(linked: Trace) -> list[str]:
 def _linked(report: LinkReport) -> str:
     ops = report.ops
     if report.identity is None:
-        return f"no Execution Trace: {ops['total']:,} CPU calls of the Kineto trace are the operators"
+        return f"no Execution Trace: {ops['total']:,} CPU calls of the Kineto trace are used as operators"
     tried = "" if ops["linked"] else f" (tried {', '.join(text.partition(':')[0] for text in report.considered)})"
     certain = "all" if ops["certain"] == ops["linked"] else f"{ops['certain']:,}"
     share = f"{ops['linked']:,} of {ops['total']:,} operators ({report.linked_share:.2%})"

@@ -105,7 +105,7 @@ class _Between(argparse.Action):
     ) -> None:
         name, *number = values
         if len(number) > 1 or not all(text.isdecimal() and len(text) < 10 for text in number):
-            raise argparse.ArgumentError(self, f"{' '.join(values)[:60]!r}: not a name and a number; put FILEs last")
+            raise argparse.ArgumentError(self, f"{' '.join(values)[:60]!r}: give a name and a number; put FILEs last")
         setattr(namespace, self.dest, (name, int(number[0]) if number else 0))
 
 
@@ -154,8 +154,8 @@ def at_least_one(text: str) -> int:
 
 
 def add_graph_captures(parser: argparse.ArgumentParser) -> None:
-    about = "Kineto trace (or folder of traces) of the run that captured the CUDA graphs: links kernels of replayed "
-    about += "graphs to the captured operators; repeatable"
+    about = "Kineto trace, or folder of traces, of the run that captured the CUDA graphs; "
+    about += "links kernels of replayed graphs to the captured operators; repeatable"
     parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE", help=about)
 
 

@@ -38,8 +38,8 @@ examples:
   etplus predict fit traces/ -o model.json --explain layer_norm
   etplus predict fit --network calibration.json -o network.json
 
-The table shows errors on GPU events of held-out traces, which decide the order of
-models: the factor between prediction and measurement, and the total.
+Each row of the table is an order of models with its errors on held-out GPU events:
+the factor between prediction and measurement, and the error of the total time.
 """
 
 

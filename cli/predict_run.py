@@ -35,9 +35,9 @@ examples:
   etplus predict run rank2.json rank3.json --rank-couple --model model.json
 
 The model from `etplus predict fit` estimates GPU times. CPU times come from the
-trace, or with --host model from the machine of the fitted traces. If recorded CPU
-time makes up most of the critical path, only the GPU time is predicted, because
-faster kernels would not shorten the step.
+trace; with --host model they come from the model and describe the machine of the
+fitted traces. If recorded CPU time makes up most of the critical path, only the GPU
+time is predicted, because faster kernels would not shorten the step.
 
 Exit status: 0 predicted; 2 bad input, or an interval wider than a factor of 2;
 3 a prediction is UNCERTAIN.

@@ -87,7 +87,7 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     about = "shard optimizer state (1), also gradients (2), also parameters (3, FSDP) over dp (default: 0, DDP)"
     add("--zero", type=int, choices=range(4), default=0, help=about)
     add("--batch", type=int, metavar="GLOBAL", help="global batch size (default: keep the size per data-parallel rank)")
-    about = "microbatches per step (default: as recorded; for a new pipeline 4, or the number of stages)"
+    about = "microbatches per step (default: as recorded; with a pipeline, at least 4 and one per stage)"
     add("--microbatches", type=int, metavar="N", help=about)
     add("--no-sync", action="store_true", help="reduce gradients only after the last microbatch, like DDP's no_sync")
     about = "with --zero 3, unit to gather: a module class, a minimum number of elements, or each part between "
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None
     if arguments.use is not None:
-        plan, _ = read_struct(arguments.use, object, "the plan is not JSON", "write it again with --plan")
+        plan, _ = read_struct(arguments.use, object, "the plan is not JSON", "regenerate it with --plan")
     traces = ReadAnew(inputs, lambda trace: selected(trace, arguments))
     job = reshard(
         traces, layout, model=model, measured=measured, network=network, recorded=recorded, plan=plan,
@@ -207,8 +207,8 @@ def _evidence(report: dict[str, Any]) -> list[str]:
         + "".join(f"; {other}" for other in proof["other_communications"][:1])
     )  # fmt: skip
     lines += [
-        f"proof   rank {one['rank']} differs from what is derived for it in {one['operators']:,} operators and "
-        f"{one['communications']:,} communications" for one in proof["different"][:_NAMED] if several
+        f"proof   the derived trace of rank {one['rank']} differs from its recording in {one['operators']:,} operators "
+        f"and {one['communications']:,} communications" for one in proof["different"][:_NAMED] if several
     ]  # fmt: skip
     for one in report["gradients"]:
         stage = f" of stage {one['stage']}" if len(report["gradients"]) > 1 else ""

@@ -28,8 +28,8 @@ examples:
   etplus why et_plus.json --steps 2-4
   etplus why trace.json --fail-on synchronizing-calls --fail-on late-start
 
-The saving of a finding is the time by which its change shortens the replayed
-timeline, see `etplus replay FILE --what-if CHANGE` and docs/reference/findings.md.
+The saving of a finding is the time by which its change shortens the replayed timeline
+(see `etplus replay FILE --what-if CHANGE` and docs/reference/findings.md).
 
 Exit status: 0 done; 2 bad input or usage; 5 a finding matches --fail-on.
 """

@@ -147,7 +147,7 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
     }
     notes = []
     if counts["sized"]:
-        notes.append(f"{counts['sized']:,} communications were resized to take the network's time in ASTRA-sim")
+        notes.append(f"{counts['sized']:,} communications were resized so that ASTRA-sim's times match the network")
     if counts["slower"]:
         notes.append(f"{counts['slower']:,} take longer in ASTRA-sim than on the network because of latency alone")
     return replace(simulated, ranks=ranks, notes=(*simulated.notes, *notes))

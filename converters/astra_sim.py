@@ -243,7 +243,7 @@ def simulated_ranks(
     missing = sorted(set(range(len(ranks))) - set(sources))
     if missing:
         raise UsageError(
-            f"rank {missing[0]} is missing, but ASTRA-sim needs all ranks from 0; give its trace, "
+            f"rank {missing[0]} is missing, but ASTRA-sim needs all ranks, starting at 0; give its trace, "
             "or renumber the given ranks with --renumber-ranks"
         )
     moved = ", ".join(f"{source} as {rank}" for rank, source in sorted(sources.items()) if rank != source)

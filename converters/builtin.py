@@ -331,7 +331,7 @@ def _without_times(traces: Traces) -> Traces:
 def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:
     prefix = ranks > 1 if as_prefix is None else as_prefix
     if ranks > 1 and not prefix:
-        raise UsageError(f"each of the {ranks} ranks needs a file; pass a prefix without .et (-o PREFIX)")
+        raise UsageError(f"each of the {ranks} ranks needs its own file; pass a prefix without .et (-o PREFIX)")
     return prefix
 
 

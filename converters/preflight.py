@@ -240,7 +240,7 @@ def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
     if len(files) > 1:
         for file, following in zip(files, [*files[1:], None], strict=True):
             if file.rank == UNKNOWN_RANK:
-                raise UsageError(f"{file.path}: the name does not end in .<rank>.et; check it alone")
+                raise UsageError(f"{file.path}: the name does not end in .<rank>.et; check it separately")
             if following and file.rank == following.rank:
                 raise UsageError(f"{file.path} and {following.path} belong to the same rank; give one of them")
     named = _RANK.fullmatch(str(files[0].path))

@@ -31,7 +31,7 @@ KINDS = {
     "missing-rank": _defect("a rank without a file"),
     "duplicate-id": _defect("an id shared by several nodes"),
     "dangling-dependency": _defect("a dependency on a node that is not in the file"),
-    "duplicate-dependency": _other_reader("a dependency listed twice (in a reader, the node waits forever)"),
+    "duplicate-dependency": _other_reader("a dependency listed twice (in some readers, the node waits forever)"),
     "cycle": _defect("nodes that wait for each other and are never issued"),
     "missing-attribute": _defect("a communication node without an attribute that readers need"),
     "no-group": Kind("warning", None, "a collective without pg_name: ASTRA-sim runs it on all ranks, and readers fail"),

@@ -95,7 +95,7 @@ def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings)
         first = event[row]
         nodes = (int(table.rows.node[first]), int(table.rows.node[row]))
         values = (table.label(first), turn[first], table.label(row), turn[row])
-        findings.add("world-turn", None, nodes, "{} is collective {} of its rank, but {} is {} (from 0)", *values)
+        findings.add("world-turn", None, nodes, "{} is collective {} on its rank, but {} is collective {}", *values)
 
 
 def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:

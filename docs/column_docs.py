@@ -31,7 +31,7 @@ ANALYSIS: dict[str, type[Row]] = {
     **TABLES, "gaps": Gap,
     "ranks": RankNumbers, "spread": RankSpread, "outliers": RankOutlier, "job kernels": JobKernel,
     "job operators": JobOperator, "collectives": JobCollective, "stragglers": RankLateness,
-    "`a` and `b` of ops and kernels in a comparison": Side, "`a` and `b` of lines in a comparison": LineSide,
+    "`a` and `b` in a comparison of ops or kernels": Side, "`a` and `b` in a comparison of lines": LineSide,
     "paths in a comparison": PathRow, "ranks in a comparison of jobs": RankChange,
     "ops and kernels in a comparison of jobs": JobDiffRow,
 }  # fmt: skip

@@ -133,7 +133,7 @@ def area_of(path: str) -> Area:
     """
     fits = [(len(prefix), area) for area in AREAS for prefix in area.paths if path.startswith(prefix)]
     if not fits:
-        raise LookupError(f"{path} raises errors and is in no area of docs/site_messages.py")
+        raise LookupError(f"{path} raises errors, but no area of docs/site_messages.py covers it")
     return max(fits, key=lambda found: found[0])[1]
 
 

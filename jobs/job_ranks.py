@@ -56,7 +56,7 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
     world = max(world, len({*present, *(rank for ranks in members.values() for rank in ranks)}))
     members = {group: sorted(set(ranks) & set(present)) for group, ranks in members.items()}
     notes = cut_off_note(members)
-    partial = f"{len(present)} of {world} ranks were given; groups are cut down to these"
+    partial = f"{len(present)} of {world} ranks were given; process groups include only these"
     return {**members, WORLD: present}, (partial, *notes) if world > len(present) else notes
 
 
@@ -132,7 +132,7 @@ def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
         return ()
     return (
         f"{len(unknown)} of {len(traces)} traces do not record their rank (distributedInfo), first {unknown[0]}: "
-        "it is not known if all come from one job",
+        "it is unknown whether they all come from one job",
     )
 
 

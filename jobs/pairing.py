@@ -270,7 +270,7 @@ def from_manifest(source: str) -> Pairing:
             ]
             rows = msgspec.convert(cells, list[_ManifestRow], strict=False)
     except (*UNREADABLE, csv.Error) as error:
-        problem = f"not a list of rank, et, kineto ({error})"
+        problem = f"not a manifest with the columns rank, et and kineto ({error})"
         raise TraceFormatError(blob.name, "", problem, "--dry-run writes a manifest to edit") from None
     seen: set[int] = set()
     for row in rows:

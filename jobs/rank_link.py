@@ -196,7 +196,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
         reason = f"only {report.ops['linked']:,} of {report.ops['total']:,} ET ops are linked: {cause}"
     elif not report.reaches(task.min_match, task.min_certain):
         reason = f"only {report.ops['certain']:,} of {report.ops['total']:,} ET ops have a certain link: "
-        reason += "; ".join(doubts) or "several places in the Kineto trace fit"
+        reason += "; ".join(doubts) or "they fit several places in the Kineto trace"
     return RankResult(
         task.rank,
         "failed" if reason else "linked",

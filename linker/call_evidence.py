@@ -60,7 +60,7 @@ def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) ->
     rows = np.flatnonzero(lacking)
     if len(rows):
         calls = f"{len(rows):,} calls of the ET (such as {_name(pair, rows[0])})"
-        says = f"two processes: {calls} are not in the Kineto trace, though both cover that time"
+        says = f"two processes: {calls} are not in the Kineto trace, although both traces cover that time"
         yield Contradiction("calls", says)
 
 
@@ -99,8 +99,8 @@ def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Cont
     partners = both[main[known], 1]
     scattered = np.count_nonzero(2 * count[main[known]] <= calls[known])
     if scattered or len(distinct(partners)) < len(partners):
-        says = "one thread of the ET are on several threads" if scattered else "two threads of the ET are on one"
-        yield Contradiction("threads", f"two runs: linked calls of {says} of the Kineto trace")
+        says = "one ET thread are on several Kineto threads" if scattered else "two ET threads are on one Kineto thread"
+        yield Contradiction("threads", f"two runs: linked calls of {says}")
 
 
 def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:

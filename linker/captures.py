@@ -93,7 +93,7 @@ def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[C
         where = found[0][0] if isinstance(source, (str, os.PathLike)) else "the capture"
         raise TraceFormatError(where, "", f"no graph is captured in it (no call of …{_BEGIN})", _FORWARD)
     left = tuple(
-        f"{Path(name).name}: skipped, no graph is captured in it" for name, capture in found if capture is None
+        f"{Path(name).name}: skipped, because no graph is captured in it" for name, capture in found if capture is None
     )
     return [replace(captures[0], notes=(*left, *captures[0].notes)), *captures[1:]]
 

@@ -195,7 +195,7 @@ def _run(claims: Claims) -> Iterator[_Weighed]:
 def _pid(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
     pid, pids = pair.et.pid, linked_pids(pair, linked)
     if pid < 0:
-        yield _Weighed("pid", "unknown", f"the ET has no process id, which would prove the run; {_UNVERIFIED}")
+        yield _Weighed("pid", "unknown", f"the ET has no process id, so the runs may differ; {_UNVERIFIED}")
     elif not pids:
         return
     elif pids != [str(pid)]:
@@ -203,7 +203,7 @@ def _pid(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighe
         yield _Weighed("pid", "refutes", says + "only the structure is the same; the times are from the Kineto run")
     elif pid < _SMALL_PID and not claims.same_run:
         says = f"both files are from process {pid}, but processes of two containers can share this id; {_UNVERIFIED}; "
-        yield _Weighed("pid", "unknown", says + "`etplus record` writes an id that proves the run")
+        yield _Weighed("pid", "unknown", says + "`etplus record` writes an id that identifies the run")
     else:
         yield _Weighed("pid", "proves", f"both files are from process {pid}")
 
@@ -217,7 +217,7 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
     """Judge whether the linked events are within the time that the ET was being recorded, in any possible time zone."""
     et, calls = pair.et, pair.calls
     if et.started_s < 0:
-        says = "the ET has no time of recording (time, start_ts, finish_ts), which would prove the run"
+        says = "the ET has no time of recording (time, start_ts, finish_ts), so the runs may differ"
         yield _Weighed("time", "unknown", f"{says}; {_UNVERIFIED}")
         return
     if not len(linked):

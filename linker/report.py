@@ -68,7 +68,7 @@ def _warnings(join: Join) -> list[str]:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
         warnings.append(
-            f"{attachment.repeated:,} GPU events have the same correlation as several calls; "
+            f"{attachment.repeated:,} GPU events have the same correlation ID as several calls; "
             "each was attached to the last call before it"
         )
     shared = attachment.shared & (attachment.call >= 0)

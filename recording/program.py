@@ -228,7 +228,7 @@ def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: Recording
     most = max(processes, key=lambda state: state["steps"])
     if not most["steps"]:
         return (
-            "no step was seen: no step() of a torch.optim optimizer, no call of a module; record by time: --seconds 5"
+            "no step was seen (no optimizer of torch.optim stepped, no module was called); record by time: --seconds 5"
         )
     reached = f"the program ended after {most['steps']} {most['kind']}, but the window is {plan.text}"
     return f"the window was not reached: {reached}; choose earlier --steps"

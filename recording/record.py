@@ -274,7 +274,7 @@ def _profile_options(
     wait: int, warmup: int, active: int, activities: Iterable[Any] | None, all_threads: bool
 ) -> dict[str, Any]:
     if wait < 0 or warmup < 0 or active < 1:
-        raise UsageError(f"wait={wait}, warmup={warmup}, active={active}: use at least 0, 0 and 1")
+        raise UsageError(f"wait={wait}, warmup={warmup}, active={active}: the minimums are 0, 0 and 1")
     try:
         import torch
         from torch.profiler import ExecutionTraceObserver, ProfilerActivity, schedule  # noqa: F401

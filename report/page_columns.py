@@ -30,7 +30,7 @@ class _Added(Row):
     cause: str = inferred("text", "Cause of the gap: whether the next event was already launched when the gap began.")
     place: str = column("name", "File and line.", "line")
     remark: str = column(
-        "text", "Marks library code; the number of calls that are fused with calls of other lines.", " "
+        "text", "Marks library code, and counts the calls that are fused with calls of other lines.", " "
     )
     what: str = column("text", "New or changed content of the line.", "new")
     share: float = column("share", "Share of the whole.")

@@ -25,7 +25,7 @@ class PathPart(Row):
 
     kind: str = column("text", "Kind of time: CPU work, GPU work, a collective or a wait.")
     kernel: str = column("name", "Kernel or runtime call.", "kernel or runtime call")
-    operator: str = column("name", "Topmost operator, or the annotation outside operators.")
+    operator: str = column("name", "Topmost operator; outside operators, the annotation.")
     module: str = inferred("name", "Classes of the enclosing modules.")
     place: str = inferred("name", "Source line.", "line")
     ns: int = column("ns", "Time on the path.", "time")

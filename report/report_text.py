@@ -107,7 +107,7 @@ def _idle(analysis: Analysis, width: int) -> str:
         rows.append([f"device {idle.device} stream {idle.stream}", *causes, *used])
     heads = ["stream", "host ms", "kernel ms", "other ms", "before ms", "after ms", "longest", "mean", "full ms"]
     delay = number(KERNEL_DELAY_NS / _US)
-    title = f"idle time by cause (kernel: gaps under {delay} µs without a late launch), and queued launches"
+    title = f"idle time by cause (kernel: gaps under {delay} µs if the launch was not late), and queued launches"
     return render(title, heads, rows, width)
 
 

@@ -133,7 +133,7 @@ def _by_name(graph: ReplayGraph, edge: IntColumn, kind: IntColumn, ns: IntColumn
 def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
     graph = replay.graph
     if len(graph.traces) > 1:
-        raise UsageError("--between accepts an annotation of one rank; give the file of one rank")
+        raise UsageError("--between accepts an annotation from one rank only; give only the file of this rank")
     trace = graph.trace
     call, calls, gpu = call_between(trace, *between), trace.calls, trace.gpu
     begin, end = int(calls.ts[call]), int(calls.end[call])

@@ -58,7 +58,7 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
     if not known:
         files = few([trace.file for trace in graph.traces])
         hint = "; give the files of all ranks, or a trace that lists its process groups" * (len(graph.traces) == 1)
-        raise UsageError(f"{files}: no communication with a known kind, size and group for the network{hint}")
+        raise UsageError(f"{files}: no communication has a known kind, size and group{hint}")
     notes = [*cut, *_notes(graph, network, known, len(rows) - known, cut=bool(cut))]
     graph = replace(graph, notes=(*graph.notes, *notes))
     if (shared := graph.shared) is not None:

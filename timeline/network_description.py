@@ -21,7 +21,7 @@ _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
 _BANDWIDTH = re.compile(_NUMBER + r"(?:GB/s)?", re.ASCII | re.IGNORECASE)
 _LATENCY = re.compile(_NUMBER + r"(ns|us|µs|ms)?")
 _MOST = 1e9
-_EXAMPLE = "for example bandwidth=25,latency=5us: GB/s and latency of one rank, and algorithm=" + "|".join(
+_EXAMPLE = "for example bandwidth=25,latency=5us (GB/s and latency per rank), optionally with algorithm=" + "|".join(
     get_args(Algorithm)
 )
 
@@ -200,11 +200,11 @@ def parse_network(text: str) -> Network:
         given[key] = value
     bandwidth = _BANDWIDTH.fullmatch(given.get("bandwidth", ""))
     if bandwidth is None or not 1 / _MOST <= float(bandwidth[1]) <= _MOST:
-        raise UsageError(f"network {text!r}: give a bandwidth over 0; {_EXAMPLE}")
+        raise UsageError(f"network {text!r}: the bandwidth must be positive; {_EXAMPLE}")
     latency = _LATENCY.fullmatch(given.get("latency", "0"))
     latency_ns = np.inf if latency is None else float(latency[1]) * NS_PER_UNIT[latency[2] or "us"]
     if latency_ns > _MOST:
-        raise UsageError(f"network {text!r}: give a latency of at most 1 s; {_EXAMPLE}")
+        raise UsageError(f"network {text!r}: the latency must be at most 1 s; {_EXAMPLE}")
     network = Network(float(bandwidth[1]), latency_ns)
     if "library" in given:
         for library in get_args(Library):

@@ -56,7 +56,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     after its additional time.
     """
     if len(graphs) < 2:
-        raise UsageError("give the files of two ranks or more")
+        raise UsageError("give the files of at least two ranks")
     graphs = [without_turns(graph) for graph in graphs]  # the orders of different ranks may conflict
     traces = [graph.trace for graph in graphs]
     joined = find_rendezvous(traces)

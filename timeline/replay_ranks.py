@@ -177,4 +177,4 @@ def _spread(graph: ReplayGraph) -> tuple[float, str]:
     low, high = unevenness(graph)
     if high < _UNEVEN * low:
         return _HOST_WORK, "as between runs"
-    return _TURNS, f"because equal operators take {low:.1f} to {high:.1f} times their median, so ranks share processors"
+    return _TURNS, f"because the same calls take {low:.1f} to {high:.1f} times their median, so ranks share processors"

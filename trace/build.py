@@ -51,7 +51,7 @@ IMPOSSIBLE = (
     "",
     "has a negative duration",
     "takes over a day",
-    "starts over a day from most others",
+    "starts more than a day from most other events",
     "runs on after later events of its stream have ended",
 )
 _NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
@@ -176,7 +176,7 @@ class TraceBuilder:
             ids = columns["id"][circling]
             shown = ", ".join(map(str, ids[:_SHOWN].tolist())) + (", ..." if len(ids) > _SHOWN else "")
             are = "1 call is its own caller" if len(ids) == 1 else f"{len(ids):,} calls form cycles of callers"
-            broken = f"{PurePath(self.file).name} is broken: {are} (ids {shown}); read as calls without a caller"
+            broken = f"{PurePath(self.file).name} is broken: {are} (ids {shown}); treated as calls without a caller"
             summary = {**summary, "damage": [*damage_in(summary), broken]}
         return parent_row, summary
 

@@ -140,7 +140,7 @@ class CapturedGraphs(Record):
                 lines.append(f"{sum(without):,} kernels and copies of {_launches(len(without))} not linked: {reason}")
         lost = sum(replay.events - replay.certain - replay.unverified for replay in self.replays if not replay.reason)
         if lost:
-            lines.append(f"{lost:,} kernels and copies have no launch with an operator in the captured graph")
+            lines.append(f"{lost:,} kernels and copies have no launching operator in the captured graph")
         if padded := sum("padded batch size" in replay.evidence for replay in self.replays):
             lines.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
         if several := sum("one of several batch sizes" in replay.evidence for replay in self.replays):

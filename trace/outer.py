@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 _PARTS = ("analysis", "report", "planning")
-_NOT_INSTALLED = "etplus.{part} is not installed, but needed here; install all parts of etplus"
+_NOT_INSTALLED = "etplus.{part} is required here but is not installed; install all parts of etplus"
 _PRODUCT = __name__.rpartition(".trace.")[0]
 
 

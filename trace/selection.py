@@ -55,11 +55,11 @@ def parse_window(text: str) -> Span:
     """Parse two times relative to the start of the trace, such as "10-12.5ms". Units are ns, us, ms and s."""
     match = _WINDOW.fullmatch(text)
     if match is None:
-        raise UsageError(f"window {text[:40]!r}: two times after the trace's start, such as 10-12.5ms or 900us-1.2ms")
+        raise UsageError(f"window {text[:40]!r}: give times since the trace's start, such as 10-12.5ms or 900us-1.2ms")
     low, low_unit, high, high_unit = match.groups()
     start, end = float(low) * NS_PER_UNIT[low_unit or high_unit], float(high) * NS_PER_UNIT[high_unit]
     if not start < end < MAX_NS:
-        raise UsageError(f"window {text[:40]!r}: ends before it starts, or after 146 years; give START-END")
+        raise UsageError(f"window {text[:40]!r}: ends before it starts or after 146 years; give START-END")
     return Span(round(start), round(end))
 
 

@@ -47,7 +47,7 @@ _ADVICE = {
     "half of the batch), and wait for the exchange only before reading its result",
 }
 _OTHER_ADVICE = (
-    "start the collective asynchronously (async_op=True) before independent compute, and wait for it after this compute"
+    "start the collective asynchronously (async_op=True) before independent compute, and wait for it afterwards"
 )
 
 
@@ -94,13 +94,13 @@ class ExposedCommunication:
         rows = part.rows(case, times)
         rows = rows[np.concatenate([times.ranks[k].exposed[own] > 0 for k, own in part.of.items()])]
         factor = _factor(case, rows, ns.hideable * len(part.of))
-        alone = "" if several else "; this may include waits for late ranks, which only their traces show"
+        alone = "" if several else "; this may include waits for late ranks, visible only in the traces of those ranks"
         longest = at[np.argsort(-rank.exposed[at], kind="stable")]
         told = f"{part.label} of {part.group}, {len(at):,} per rank{alone}"
         return Candidate(
             self.id,
             f"{part.label} of {part.group} ({len(at):,} per rank) is exposed for {in_ms(ns.exposed)} of "
-            f"{in_ms(ns.transfer)}: the rank computes nothing meanwhile",
+            f"{in_ms(ns.transfer)}: the rank computes nothing during this time",
             where_of(rank.trace, rank.row[longest], rank=rank.rank if several else None),
             (time_of_rows(rank.trace, rank.row[at], told, case.shell(k)),),
             round(ns.exposed),

@@ -219,11 +219,11 @@ class EagerAttention(OfWorstRank):
         copies = [at for at in every if items.kind[at] in (POINTWISE_WORK, COPY_WORK)]
         if copies:
             names = ", ".join(sorted({items.label(at) for at in copies})[:4])
-            evidence.append(time_of_work(items, f"operators between and before the GEMMs: {names}", copies))
+            evidence.append(time_of_work(items, f"operators before and between the GEMMs: {names}", copies))
         inside_sdpa = any("scaled_dot_product" in name for name in _callers(items, groups[0].first))
         advice = (
             "scaled_dot_product_attention used its math backend: to see why, use torch.nn.attention.sdpa_kernel("
-            "SDPBackend.FLASH_ATTENTION), which warns about masks, dtypes and head sizes without a fused kernel"
+            "SDPBackend.FLASH_ATTENTION), which warns about masks, dtypes and head sizes that no fused kernel supports"
             if inside_sdpa
             else "use scaled_dot_product_attention instead of the two GEMMs and softmax (from torch.nn.functional;"
             ' in transformers models: attn_implementation="sdpa")'

@@ -161,7 +161,7 @@ class LongestGap(OfWorstRank):
             gap,
             CONFIRMED,
             advice,
-            "`etplus analyze` shows no such long gap among the idle times",
+            "`etplus analyze` no longer shows a gap this long among the idle times",
             changes,
             low=0.7,
         )
@@ -360,7 +360,7 @@ def _advice(name: str) -> str:
         return "avoid outputs whose size the host must read: use torch.where, a mask of fixed size, or nonzero_static"
     if name.endswith(("to", "copy_", "_to_copy", "cpu")):
         return "copy to pinned memory with non_blocking=True, and wait for an event before using the values"
-    return "remove the synchronization, or wait only for an event of the needed work"
+    return "remove the synchronization, or wait only for an event recorded after the work that you need"
 
 
 class PageableCopies(OfWorstRank):

@@ -129,7 +129,7 @@ class Copies(OfWorstRank):
             items.stake_ns(found),
             PREDICTED,
             "keep weights in the dtype of the computation (model.to(torch.bfloat16)), or use torch.compile, which"
-            " casts while it reads"
+            " fuses casts into the operators that read them"
             if mostly_casts
             else "look for permute and transpose before .contiguous(), .reshape() or matmul on this line: store"
             " the tensor in the order in which it is read, or use an operator that accepts strides (einsum may choose a"

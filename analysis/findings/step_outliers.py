@@ -235,7 +235,7 @@ def _advice(causes: list[_LongerInStep], step: int) -> str:
         return "record after some warm-up steps: torch.profiler.schedule(wait=1, warmup=2, active=3)"
     if causes and not causes[0].key[1]:
         return "find out what this line does only in this step: logging, a checkpoint, garbage collection, a new file"
-    return "check the clocks of the device at this time, and other programs on the device"
+    return "check the device's clocks at this time, and look for other programs on the device"
 
 
 STEPS: tuple[Detector, ...] = (OutlierStep(),)

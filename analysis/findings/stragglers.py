@@ -241,8 +241,8 @@ def _advice(name: str, causes: list[_LongerOnRank]) -> str:
         )
     if causes and causes[0].on_device:
         return (
-            "check the device of this rank: clocks, temperature and power limit compared with other devices ("
-            "nvidia-smi -q -d CLOCK), and other programs on the device"
+            "check the device of this rank: compare its clocks, temperature and power limit with other devices ("
+            "nvidia-smi -q -d CLOCK), and look for other programs on the device"
         )
     return (
         "find out what this line does only on this rank: data loading, logging, sharing a processor (affinity, NUMA "

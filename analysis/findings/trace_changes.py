@@ -153,7 +153,7 @@ class _Compared:
         found = self.found
         if found.device_a != found.device_b:
             yield self.finding(
-                "other-device", f"A ran on {found.device_a}, B on {found.device_b}: the times also reflect the devices",
+                "other-device", f"A ran on {found.device_a}, B on {found.device_b}: times also differ between devices",
                 [(f"A: {found.device_a}; B: {found.device_b}", None, "")],
                 "compare recordings on the same device to see the effect of program changes",
             )  # fmt: skip

@@ -168,7 +168,7 @@ def _condition(text: str, name: str, known: Mapping[str, Any]) -> Callable[[Mapp
     except ValueError:
         number = None
     if number is None and sign in ("<", "<=", ">", ">="):
-        raise UsageError(f"condition {text[:60]!r} does not compare with a number")
+        raise UsageError(f"condition {text[:60]!r} needs a number after {sign}")
 
     def fits(row: Mapping[str, Any]) -> bool:
         value = row[column]
@@ -286,7 +286,7 @@ class Tool(NamedTuple):
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-_TRACE = Option("integer", "number of the trace: the rank in a job, otherwise the position from 0; default: all ranks")
+_TRACE = Option("integer", "trace number: the rank in a job, otherwise the position counted from 0; default: all ranks")
 _STEPS = Option("string", "only these steps: numbers from 0 (3 or 0-4) or a phase (decode)")
 _PAGE = {
     "limit": Option("integer", f"maximum number of rows; default: {_ROWS}"),

@@ -115,7 +115,7 @@ def match_ids(pair: TracePair) -> Match:
     facts = {"joined": len(same), "names_differ": int(np.count_nonzero(~same))}
     if agreement < _MIN_AGREEMENT:
         return unmatched(len(nodes), method="ids").noting(
-            f"ids: refused, names agree in only {agreement:.1%} of {len(same)} joined pairs (ids from another run?)",
+            f"ids: rejected: names agree in only {agreement:.1%} of {len(same)} joined pairs (ids from another run?)",
             **facts,
         )
     result.reason[node_at[~same]] = REASONS.index("name differs from the event with its id")

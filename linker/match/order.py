@@ -46,7 +46,7 @@ def match_sequence_and_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, 
 
 def _noted(found: Match) -> Match:
     if not found.linked:
-        return found.noting(f"{found.method}: no run of names occurs in both an ET and a Kineto thread")
+        return found.noting(f"{found.method}: no sequence of names occurs in both an ET and a Kineto thread")
     several = max(thread["equal_places"] for thread in found.facts["threads"])
     note = f"{found.method}: {found.linked:,} calls placed by call order"
     return found.noting(note + (f", in one of {several} equally good places" if several > 1 else ""))

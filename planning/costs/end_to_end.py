@@ -194,7 +194,7 @@ class _EndToEnd:
         links = [
             gpu,
             held_out_link(self.host, self.error, self.unknown),
-            Link(self.own, f"the replay is off by {expm1(self.own):.0%} even if all times are as recorded"),
+            Link(self.own, f"the replay is off by {expm1(self.own):.0%} even with all recorded times"),
             Link(self.waits, "times of collectives, which include waits for other ranks"),
             Link(self.speed, f"the speeds of the two hosts differ by a factor of {exp(self.speed):.1f}"),
         ]
@@ -314,7 +314,7 @@ def checked(files: str, ns: int, low: int, high: int, links: Sequence[Link], *, 
     weakest = max(links, key=lambda link: link.half).what if ns else "the replay finds no work in the trace"
     if (not ns or high > WIDEST * low) and not force:
         raise UsageError(
-            f"{files}: predicted {ns / 1e6:,.3f} ms, between {low / 1e6:,.3f} and {high / 1e6:,.3f} ms (80%), wider "
+            f"{files}: predicted {ns / 1e6:,.3f} ms; 80% interval {low / 1e6:,.3f} to {high / 1e6:,.3f} ms is wider "
             f"than a factor of {WIDEST:g}; weakest link: {weakest}; --force shows the prediction anyway"
         )
     return weakest if not ns or high > _SURE * ns or ns > _SURE * low else None

@@ -175,9 +175,9 @@ def _terms(event: MeasuredTask, model: Utilization, devices: Mapping[str, Device
                 f"{', longest' if term == longest and len(work.amounts) > 1 else ''}"
             )
             lines.append(f"    {'':23}{_weights(law, work, term)}")
-    lines.append(f"    {'kernel':8} {kernel:11.3f} ×   measured time of this kernel / prediction without its name")
+    lines.append(f"    {'kernel':8} {kernel:11.3f} ×   measured time of this kernel / prediction that ignores its name")
     bound = f", bound {work.bound / 1000:,.2f} µs" if work.known else ""
-    lines.append(f"    {'smearing':8} {law.smearing:11.3f} ×   mean / median time of such events")
+    lines.append(f"    {'smearing':8} {law.smearing:11.3f} ×   mean / median time of similar events")
     lines.append(f"  predicted {law.nanoseconds(work) / 1000:,.2f} µs, measured {event.ns / 1000:,.2f} µs{bound}")
     return lines
 

@@ -130,7 +130,7 @@ class WorkerProcess:
             status = self._process.wait()
             self.close()
             ended = f"signal {-status}" if status < 0 else f"status {status}"
-            raise ExecutionError(f"the process that called it exited ({ended})")
+            raise ExecutionError(f"the process that called the operator exited ({ended})")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

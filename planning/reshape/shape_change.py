@@ -54,5 +54,5 @@ def _size(text: str) -> SizeChange:
         raise UsageError(f"--set {text!r}: unknown dimension {name!r}; one of {', '.join(DIMENSIONS)}")
     change = SizeChange(name, int(new_size), None if recorded_size is None else int(recorded_size))
     if not 0 < change.new_size < _MOST or (change.recorded_size is not None and not 1 < change.recorded_size < _MOST):
-        raise UsageError(f"--set {text!r}: the new size must be at least 1, the recorded size at least 2 (below 2^31)")
+        raise UsageError(f"--set {text!r}: the new size must be 1 or more, the recorded size 2 or more (below 2^31)")
     return change

@@ -13,9 +13,9 @@ from .plan import partial_results
 from .rank_program import program
 
 _FOUND = {
-    "optimizer": "found as memory that forward reads and the optimizer changes",
-    "shapes": "found as layer weights with shapes that the optimizer changes",
-    "use": "found as layer weights; the optimizer is not recorded",
+    "optimizer": "identified as memory that forward reads and the optimizer changes",
+    "shapes": "identified as layer weights with the shapes of tensors that the optimizer changes",
+    "use": "identified as layer weights, because the optimizer is not recorded",
 }
 
 
@@ -36,20 +36,20 @@ def _model(derivation: Derivation) -> Iterator[str]:
         how = (
             "broadcast in the recording"
             if model.own_buffers
-            else f"inferred: {written} written in forward, {len(model.buffers) - written} external constants without a "
-            "batch dimension"
+            else f"inferred: {written} written by the forward pass, {len(model.buffers) - written} external constants "
+            "without a batch dimension"
         )
         yield f"buffers: {len(model.buffers)}, {how}"
     passes = len(model.passes)
     sizes = [str(model.extents.value[batch]) for batch in model.batches]
     batch = "unknown" if not sizes else " + ".join(sizes)
     recorded = f"{passes} recorded pass{'es' if passes > 1 else ''}"
-    yield f"batch: {batch} samples in {recorded}, the most common first dimension of layer inputs"
+    yield f"batch: {batch} samples (the most common first dimension of layer inputs) in {recorded}"
     yield from _experts(derivation)
     unknown = derivation.extents.unknown
     if unknown:
         yield (
-            f"extents: {len(unknown)} depend on the batch in an unknown way and are scaled in proportion; "
+            f"extents: {len(unknown)} depend on the batch in an unknown way and are scaled proportionally; "
             f"{len(derivation.extents.of_data)} depend on tensor values"
         )
 
@@ -64,7 +64,7 @@ def _experts(derivation: Derivation) -> Iterator[str]:
         how = (
             "one GEMM with the weights of all experts"
             if len(layer.experts) < layer.count
-            else "equal runs of calls on separate tokens"
+            else "identical sequences of calls on separate tokens"
         )
         tokens = (
             f"capacity of {one.own[0]:,} tokens per expert"
@@ -87,7 +87,7 @@ def _wraps(derivation: Derivation) -> Iterator[str]:
         if layout.fsdp_wrap is not None
         else "as recorded"
         if model.wraps
-        else "inferred: each repeated block of calls, the rest in the root"
+        else "inferred: each repeated block of calls is a unit, and the root has all other calls"
         if model.blocks[1:]
         else "assumed: no block repeats, so all parameters are in the root"
     )
@@ -140,8 +140,8 @@ def _divided(derivation: Derivation, unit: Unit, partial: Counter[tuple[int, boo
         if division.unit == unit.number and (division.columns or division.rows):
             columns, rows = (", ".join(map(str, side)) or "none" for side in (division.columns, division.rows))
             yield (
-                f"  tensor parallelism divides {division.size}: dimension 0 of parameters {columns}, 1 of {rows}; no "
-                "norm or residual has this dimension"
+                f"  tensor parallelism divides {division.size}: dimension 0 of parameters {columns}, and "
+                f"dimension 1 of {rows}; no norm or residual has this dimension"
             )
     for forward, where in ((True, "row-parallel layer outputs"), (False, "input gradients of column-parallel layers")):
         if partial[unit.number, forward]:

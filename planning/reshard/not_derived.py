@@ -243,7 +243,7 @@ def _clipping(derivation: Derivation) -> Iterator[_Gap]:
     if _shards_optimizer(derivation):
         yield "clipping", "norms are computed on whole gradients instead of shards", len(clipping.joined)
     if _divides_the_model(derivation) or _shards_optimizer(derivation):
-        yield "gradient scaling", "the exchange of whether gradients are finite is not derived", len(clipping.scaled)
+        yield "gradient scaling", "the collective check for finite gradients is not derived", len(clipping.scaled)
 
 
 def _buffers(derivation: Derivation) -> Iterator[_Gap]:
@@ -368,14 +368,16 @@ def assumptions(derivation: Derivation) -> list[str]:
         options = f"with{'' if derivation.finds_unused else 'out'} find_unused_parameters"
         found = [f"the step uses every parameter; DistributedDataParallel runs {options}"]
         if layout.broadcast_buffers is not False:
-            found.append(f"tensors read in forward and updated by no optimizer are buffers: {len(derivation.buffers)}")
+            found.append(
+                f"tensors read in forward but not changed by an optimizer are buffers: {len(derivation.buffers)}"
+            )
         return found
     found = ["the step uses every parameter (FSDP also gathers unused ones)"]
     if layout.reshard_after_forward is None:
         found = [f"{found[0]}; reshard_after_forward has its default"]
     constants = sum(not buffer.written for buffer in model.inferred)
     if constants:
-        found.append(f"constants that forward reads are buffers, not frozen parameters: {constants}")
+        found.append(f"constants read in forward are treated as buffers, not frozen parameters: {constants}")
     apart = len(_frozen_apart(model))
     if apart:
         found.append(f"FSDP also wraps frozen weights that run without autograd: {apart}")
@@ -398,10 +400,10 @@ def doubts(
     if share > LEAST:
         more = f" and {len(operators) - _NAMED} more" if len(operators) > _NAMED else ""
         names = ", ".join(row.what for row in operators[:_NAMED]) + more
-        found.append(f"{share:.1%} of the time is in operators without derived shapes: {names}")
+        found.append(f"{share:.1%} of the time is in operators with shapes that could not be derived: {names}")
     elif guessed:
         names = ", ".join(guessed[:_NAMED])
-        found.append(f"shapes are scaled in proportion for operators with {share:.2%} of the time: {names}")
+        found.append(f"operators with {share:.2%} of the time have proportionally scaled shapes: {names}")
     unknown = (row for row in gaps if row.kind == "communication")
     found += [f"communication not derived: {row.what}: {row.reason} ({row.count})" for row in unknown]
     for stage in (stage for stage in gradients if not stage.whole):

@@ -217,9 +217,7 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
     """Read a plan that `Plan.to_dict` wrote and that a user may have edited."""
     try:
         if given["version"] != _VERSION:
-            raise UsageError(
-                f"the plan has version {given['version']}, expected {_VERSION}; write it again with --plan"
-            )
+            raise UsageError(f"the plan has version {given['version']}, expected {_VERSION}; regenerate it with --plan")
         units = given["units"]
         numbers = [[parameter["number"] for parameter in unit["parameters"]] for unit in units]
         layers = tuple(unit["number"] for unit in units if unit["layer"])
@@ -230,11 +228,11 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
-            f"the plan cannot be read ({type(error).__name__}: {error}); write it again with --plan"
+            f"the plan cannot be read ({type(error).__name__}: {error}); regenerate it with --plan"
         ) from None
     if numbers != [[parameter.number for parameter in unit.parameters] for unit in model.units]:
         raise UsageError(
-            "the plan belongs to a different model: its units have different parameters; write it again with --plan"
+            "the plan belongs to a different model: its units have different parameters; regenerate it with --plan"
         )
     found = list[Division]()
     for names in divided:
@@ -259,7 +257,7 @@ def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: 
     exact = [division for division in alike if (division.columns, division.rows) == (columns, rows)]
     if alike:
         return (exact or alike)[0]
-    raise UsageError(f"the plan divides an extent of {size}, but no parameter of {[*columns, *rows]} has this extent")
+    raise UsageError(f"the plan divides a dimension of size {size}, but no parameter in {[*columns, *rows]} has it")
 
 
 @dataclass(frozen=True)

@@ -231,8 +231,8 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
         at = (min if last else max)(first.values(), default=-1) if last or len(first) == len(wanted) else -1
         if at <= (found_at[-1] if found_at else -1):
             raise UsageError(
-                f"{found.trace.file}: cannot tell which calls make the activations of microbatch {len(found_at)} that"
-                " this pipeline stage exchanges; record the execution trace with tensors"
+                f"{found.trace.file}: cannot tell which calls compute the activations of microbatch {len(found_at)}"
+                " that this pipeline stage exchanges; record the execution trace with tensors"
             )
         found_at.append(at)
     begins: list[int] = []

@@ -149,7 +149,7 @@ def _of_modules(model: Model, name: str) -> list[Wrap]:
                     wrap.units = wrap.units[0], unit.number
     if not found:
         raise UsageError(
-            f"{model.trace.file}: no recorded module has class {name}; choose --fsdp-wrap from: {candidates(model)}"
+            f"{model.trace.file}: no recorded module has the class {name}; choose --fsdp-wrap from: {candidates(model)}"
         )
     for wrap in found.values():
         wrap.parameters.sort()

@@ -140,7 +140,7 @@ s===`module level (${e})`,Hn={kernel:["kernels",s=>t=>(t.members??[t.kernel]).in
 s],operator:["operators",s=>t=>t.op===s],source:["sources",s=>t=>Kn(s,t)],modules:["modules",s=>t=>t.path===et(s)],module:[
 "modules",s=>t=>t.path===et(s.split(" / "))],phase:["phases",s=>t=>t.phase===s]};function Te(s,t,e=null){let[n,o]=Hn[s]??
 [],i=n?Ut.get(n):void 0,r=o?.(t);if(!i||!r||!i.has(r))return null;let l=e??(Array.isArray(t)?t.join(" / "):String(t)),a=`\
-Its row in the table of ${n}`;return h("button",{type:"button",class:e?null:"to-row",title:a,"data-row":s,onclick:()=>i.
+Go to its row in the table of ${n}`;return h("button",{type:"button",class:e?null:"to-row",title:a,"data-row":s,onclick:()=>i.
 find(r)},l)}var Ne=100,qn=8;function $(s,t,e,n,o){return n.length?b(s,t,H(e,n,o)):null}var H=(s,t,e)=>new je(s,t,e).node;function Xn({
 key:s,unit:t,several:e},n){return e?new Set(n.map(o=>o[s])).size>1:n.some(o=>o[s]||t==="number"&&o[s]===0)}var je=class{constructor(t,e,{
 columns:n,sort:o=null,filter:i=!0,jump:r=null,click:l=null}={}){this.rows=e,this.name=t,this.click=l,this.columns=(n??ys(
@@ -151,35 +151,36 @@ Y(a)),this.text="",this.most=Ne,this.at=-1,this.found=e,this.build(i&&e.length>q
 "_"," ");this.headings=this.columns.map(i=>this.heading(i)),this.body=h("tbody"),this.said=h("span",{class:"said",role:"\
 status"}),this.more=h("button",{type:"button",onclick:()=>this.showAll()},"Show all"),this.input=h("input",{type:"search",
 placeholder:"Filter rows…","aria-label":`Filter ${this.name}`,oninput:()=>this.filter(this.input.value),onkeydown:i=>wt(
-i,this.at,this.found.length,r=>this.go(r))});let n="The rows shown, with full names and exact numbers",o=h("button",{type:"\
-button",class:"push",title:n,onclick:()=>this.copy()},"Copy as CSV");this.shown=h("table",{"data-table":this.name,"aria-\
-label":e},h("thead",{},h("tr",{},this.headings)),this.body),this.body.addEventListener("click",i=>{let r=i.target.closest(
-"tr");r&&getSelection()?.isCollapsed&&this.act(r.sectionRowIndex)}),this.body.addEventListener("keydown",i=>this.key(i)),
-this.node=h("div",{},h("div",{class:t?"tools":"tools alone"},t?[this.input,this.said,this.more]:this.said,o),h("div",{class:"\
-table",tabindex:0,role:"region","aria-label":`${e} table`},this.shown))}heading(t){let e=()=>{this.isDescending=this.sortKey===
-t.key?!this.isDescending:!Y(t),this.sortKey=t.key,this.at=-1,this.draw()},[n]=this.units[t.key];return h("th",{class:Y(t)?
-"text":null,scope:"col"},h("button",{type:"button",title:t.hint,onclick:e},t.title.replace(/^[a-z]/,o=>o.toUpperCase()),
-X(n)))}draw(){let{columns:t,rows:e,sortKey:n,text:o}=this,i=t.filter(Y),r=g.paper?1/0:this.most;this.found=o?e.filter(l=>i.
-some(({key:a})=>le(l[a],o))):e.slice(),n&&this.found.sort((l,a)=>Jn(l[n],a[n])*(this.isDescending?-1:1)),t.forEach(({key:l},a)=>{
-l===n?this.headings?.[a].setAttribute("aria-sort",this.isDescending?"descending":"ascending"):this.headings?.[a].removeAttribute(
-"aria-sort")}),this.body.replaceChildren(...this.found.slice(0,r).map((l,a)=>this.row(l,a))),this.more.hidden=this.found.
-length<=r,this.said.textContent=this.found.length<e.length?`${k.format(this.found.length)} of ${k.format(e.length)} rows`:
-this.more.hidden?"":`first ${Ne} of ${k.format(e.length)} rows`}row(t,e){let n={"aria-current":e===this.at?"true":null,class:this.
-click||O.timeline&&this.jump(t)?"go":null,tabindex:e===Math.max(0,this.at)?0:-1};return h("tr",n,this.columns.map(o=>Vn(
-o,t,this.units[o.key])))}filter(t){this.text=t.toLowerCase(),this.at=-1,this.draw()}showAll(){this.most=1/0,this.draw()}async copy(){
-let t=k.format(this.found.length);this.said.textContent=await Yt(ws(this.columns,this.found))?`${t} rows copied`:"copyin\
-g is not allowed"}go(t,{focus:e=!1}={}){this.at=t,t>=this.most&&(this.most=1/0),this.draw();let n=this.body.children[t];
-n.scrollIntoView({block:"nearest"}),e&&n.focus({preventScroll:!0}),this.said.textContent=`row ${k.format(t+1)} of ${k.format(
-this.found.length)}`}find(t){return this.rows.some(t)?(this.input.value=this.text="",this.draw(),this.shown.scrollIntoView(
-{behavior:"instant",block:"center"}),this.go(this.found.findIndex(t),{focus:!0}),this.body.children[this.at].scrollIntoView(
-{behavior:"instant",block:"center"}),!0):!1}act(t){let e=this.found[t];if(this.click)return this.click(e);let n=O.timeline&&
-this.jump(e);n&&xt(n,this.body.children[t])}key(t){let e=t.target.sectionRowIndex;if(e===void 0)return;if(t.key==="Enter")
-return this.act(e);let n=Math.min(this.found.length,this.most),i={ArrowDown:e+1,ArrowUp:e-1,Home:0,End:n-1}[t.key];i!==void 0&&
-(t.preventDefault(),i>=0&&i<n&&this.go(i,{focus:!0}))}};function Vn(s,t,[,e]){let n=t[s.key];if(n==null)return h("td",{class:Y(
-s)?"text nothing":"nothing"},"–");if(Y(s)){let i=s.unit==="name"?h("code",{},K(String(n))):String(n),r=s.indent?`${(t[s.
-indent]??0)*14}px`:null,l=s.front?h("bdi",{dir:"ltr"},i):i;return h("td",{class:s.front?"text front":"text",title:n,"--i\
-ndent":r},l)}let o=s.unit==="share"?{class:"share","--share":`${Math.min(100,100*n)}%`}:{};return h("td",o,os(n,s.unit,e))}
-function Jn(s,t){return s===t?0:s==null?-1:t==null?1:typeof s=="string"?s.localeCompare(t,"en",{numeric:!0}):s-t}var Yn=64,q=class{constructor(t,e,n){this.packed=t,this.tiles=e,this.lanes=n,this.kept=new Map,this.unpacked=null}texts(){
+i,this.at,this.found.length,r=>this.go(r))});let n="Copy the rows shown, with full names and exact numbers",o=h("button",
+{type:"button",class:"push",title:n,onclick:()=>this.copy()},"Copy as CSV");this.shown=h("table",{"data-table":this.name,
+"aria-label":e},h("thead",{},h("tr",{},this.headings)),this.body),this.body.addEventListener("click",i=>{let r=i.target.
+closest("tr");r&&getSelection()?.isCollapsed&&this.act(r.sectionRowIndex)}),this.body.addEventListener("keydown",i=>this.
+key(i)),this.node=h("div",{},h("div",{class:t?"tools":"tools alone"},t?[this.input,this.said,this.more]:this.said,o),h("\
+div",{class:"table",tabindex:0,role:"region","aria-label":`${e} table`},this.shown))}heading(t){let e=()=>{this.isDescending=
+this.sortKey===t.key?!this.isDescending:!Y(t),this.sortKey=t.key,this.at=-1,this.draw()},[n]=this.units[t.key];return h(
+"th",{class:Y(t)?"text":null,scope:"col"},h("button",{type:"button",title:t.hint,onclick:e},t.title.replace(/^[a-z]/,o=>o.
+toUpperCase()),X(n)))}draw(){let{columns:t,rows:e,sortKey:n,text:o}=this,i=t.filter(Y),r=g.paper?1/0:this.most;this.found=
+o?e.filter(l=>i.some(({key:a})=>le(l[a],o))):e.slice(),n&&this.found.sort((l,a)=>Jn(l[n],a[n])*(this.isDescending?-1:1)),
+t.forEach(({key:l},a)=>{l===n?this.headings?.[a].setAttribute("aria-sort",this.isDescending?"descending":"ascending"):this.
+headings?.[a].removeAttribute("aria-sort")}),this.body.replaceChildren(...this.found.slice(0,r).map((l,a)=>this.row(l,a))),
+this.more.hidden=this.found.length<=r,this.said.textContent=this.found.length<e.length?`${k.format(this.found.length)} o\
+f ${k.format(e.length)} rows`:this.more.hidden?"":`first ${Ne} of ${k.format(e.length)} rows`}row(t,e){let n={"aria-curr\
+ent":e===this.at?"true":null,class:this.click||O.timeline&&this.jump(t)?"go":null,tabindex:e===Math.max(0,this.at)?0:-1};
+return h("tr",n,this.columns.map(o=>Vn(o,t,this.units[o.key])))}filter(t){this.text=t.toLowerCase(),this.at=-1,this.draw()}showAll(){
+this.most=1/0,this.draw()}async copy(){let t=k.format(this.found.length);this.said.textContent=await Yt(ws(this.columns,
+this.found))?`${t} rows copied`:"copying is not allowed"}go(t,{focus:e=!1}={}){this.at=t,t>=this.most&&(this.most=1/0),this.
+draw();let n=this.body.children[t];n.scrollIntoView({block:"nearest"}),e&&n.focus({preventScroll:!0}),this.said.textContent=
+`row ${k.format(t+1)} of ${k.format(this.found.length)}`}find(t){return this.rows.some(t)?(this.input.value=this.text="",
+this.draw(),this.shown.scrollIntoView({behavior:"instant",block:"center"}),this.go(this.found.findIndex(t),{focus:!0}),this.
+body.children[this.at].scrollIntoView({behavior:"instant",block:"center"}),!0):!1}act(t){let e=this.found[t];if(this.click)
+return this.click(e);let n=O.timeline&&this.jump(e);n&&xt(n,this.body.children[t])}key(t){let e=t.target.sectionRowIndex;
+if(e===void 0)return;if(t.key==="Enter")return this.act(e);let n=Math.min(this.found.length,this.most),i={ArrowDown:e+1,
+ArrowUp:e-1,Home:0,End:n-1}[t.key];i!==void 0&&(t.preventDefault(),i>=0&&i<n&&this.go(i,{focus:!0}))}};function Vn(s,t,[
+,e]){let n=t[s.key];if(n==null)return h("td",{class:Y(s)?"text nothing":"nothing"},"–");if(Y(s)){let i=s.unit==="name"?
+h("code",{},K(String(n))):String(n),r=s.indent?`${(t[s.indent]??0)*14}px`:null,l=s.front?h("bdi",{dir:"ltr"},i):i;return h(
+"td",{class:s.front?"text front":"text",title:n,"--indent":r},l)}let o=s.unit==="share"?{class:"share","--share":`${Math.
+min(100,100*n)}%`}:{};return h("td",o,os(n,s.unit,e))}function Jn(s,t){return s===t?0:s==null?-1:t==null?1:typeof s=="st\
+ring"?s.localeCompare(t,"en",{numeric:!0}):s-t}var Yn=64,q=class{constructor(t,e,n){this.packed=t,this.tiles=e,this.lanes=n,this.kept=new Map,this.unpacked=null}texts(){
 return this.unpacked??=vt(this.packed.texts)}async of(t){let e=this.tiles.tileOf(t),{columns:n,sources:o,targets:i}=await this.
 tile(e),r=t-this.tiles.first[e],l=await this.tiles.event(t);for(let a in n)l[a]=n[a][r];return l.gpu=this.lanes[l.lane].
 gpu,l.sources=this.related(o,r),l.targets=this.related(i,r),l}tile(t){let e=this.kept.get(t);return e||(e=this.decode(t),
@@ -344,20 +345,20 @@ name:l,color:a})))),$o(dt(s).phases))}var $o=s=>$("Serving steps by phase","mean
 d","diff_phases",s.map(Wt),{sort:"",filter:!1});function So(s){let t=dt(s);if(!t.paths.length)return null;let e=t.paths.
 some(l=>l.a?.device_ns||l.b?.device_ns),n=e?"device_ns":"host_ns",o=e?"change_launched_ns":"change_self_ns",i=e?"change_\
 device_ns":"change_host_ns",r=t.paths.filter(l=>l[o]).map(Wt);return _("paths","Call tree",`Operators with the same call\
-ers in both traces, by ${e?"the GPU time that they launch":"CPU time"}.`,b("Changes by call path",e?"GPU time launched b\
-y the call itself":"CPU time of the call itself",H(e?"paths_device":"paths_host",r,{sort:o})),b("The tree",t.paths_left_out?
-`${E(t.paths_left_out,"smaller path")} not shown`:null,Mo(t.paths,n,i)))}function Mo(s,t,e){let n=h("div",{class:"paths"}),
-o=[n],i=bo*Math.max(...s.map(r=>Math.abs(r[e])));return s.forEach((r,l)=>{let a=(s[l+1]?.depth??0)<=r.depth,c=[h("code",
-{title:r.path},G(r.name,70)),` ${u(r.a?.[t],"ns")} → ${u(r.b?.[t],"ns")} `,h("b",{},`${r[e]>0?"+":""}${u(r[e],"ns")}`)];
-o.length=r.depth+1;let d=a?h("div",{},c):h("details",{open:Math.abs(r[e])>=i},h("summary",{},c));r.depth&&(d.style.marginLeft=
-"18px"),(o[r.depth]??n).append(d),o[r.depth+1]=d}),n}function Oo(s){let t=dt(s),e=o=>t.left_out[o]?`${k.format(t.left_out[o])}\
- more in --json`:null,n=t.host_ops?.length?b("CPU time",e("host_ops"),H("host_ops",t.host_ops.map(Wt),{sort:"change_ns"})):
-null;return _("tables","Operators and kernels","Matched by name. A dash means that the name occurs in only one trace.",n,
-b("Operators",e("ops"),H("ops",t.ops.map(Wt),{sort:"change_ns"})),b("Kernels",e("kernels"),H("diff_kernels",t.kernels.map(
-Wt),{sort:"change_ns"})))}function Co(s){let{ranks:t,only_a:e,only_b:n,per_iteration:o}=dt(s);if(!t)return null;let i=[[
-"A",e],["B",n]].filter(([,r])=>r.length).map(([r,l])=>`${E(l.length,"rank")} only in ${r}, not shown`);return _("ranks",
-"Ranks",o?"Mean step per rank.":"Whole trace per rank.",b(null,i.join("; "),H("diff_ranks",t,{sort:"change_ns"})))}var Gs=[
-vo,ue,Co,ko,_o,So,Oo];var zs=20,Eo=2,Fs=3,De=[{name:"Operator",color:0},{name:"Annotation and module",color:10},{name:"Runtime call",color:9},
+ers in both traces, by ${e?"the GPU time of the work that they launch":"CPU time"}.`,b("Changes by call path",e?"GPU tim\
+e of the work that the call itself launches":"CPU time of the call itself",H(e?"paths_device":"paths_host",r,{sort:o})),
+b("The tree",t.paths_left_out?`${E(t.paths_left_out,"smaller path")} not shown`:null,Mo(t.paths,n,i)))}function Mo(s,t,e){
+let n=h("div",{class:"paths"}),o=[n],i=bo*Math.max(...s.map(r=>Math.abs(r[e])));return s.forEach((r,l)=>{let a=(s[l+1]?.
+depth??0)<=r.depth,c=[h("code",{title:r.path},G(r.name,70)),` ${u(r.a?.[t],"ns")} → ${u(r.b?.[t],"ns")} `,h("b",{},`${r[e]>
+0?"+":""}${u(r[e],"ns")}`)];o.length=r.depth+1;let d=a?h("div",{},c):h("details",{open:Math.abs(r[e])>=i},h("summary",{},
+c));r.depth&&(d.style.marginLeft="18px"),(o[r.depth]??n).append(d),o[r.depth+1]=d}),n}function Oo(s){let t=dt(s),e=o=>t.
+left_out[o]?`${k.format(t.left_out[o])} more in --json`:null,n=t.host_ops?.length?b("CPU time",e("host_ops"),H("host_ops",
+t.host_ops.map(Wt),{sort:"change_ns"})):null;return _("tables","Operators and kernels","Matched by name. A dash means th\
+at the name occurs in only one trace.",n,b("Operators",e("ops"),H("ops",t.ops.map(Wt),{sort:"change_ns"})),b("Kernels",e(
+"kernels"),H("diff_kernels",t.kernels.map(Wt),{sort:"change_ns"})))}function Co(s){let{ranks:t,only_a:e,only_b:n,per_iteration:o}=dt(
+s);if(!t)return null;let i=[["A",e],["B",n]].filter(([,r])=>r.length).map(([r,l])=>`${E(l.length,"rank")} that only ${r}\
+ has, not shown`);return _("ranks","Ranks",o?"Mean step per rank.":"Whole trace per rank.",b(null,i.join("; "),H("diff_r\
+anks",t,{sort:"change_ns"})))}var Gs=[vo,ue,Co,ko,_o,So,Oo];var zs=20,Eo=2,Fs=3,De=[{name:"Operator",color:0},{name:"Annotation and module",color:10},{name:"Runtime call",color:9},
 {name:"Thread",color:8},{name:"Python function",color:1}];function Ao({names:s,name:t,parent:e,kind:n,count:o,total:i}){
 let r={name:"All threads",kind:Fs,count:0,total:0,own:0,parent:null,children:[],level:0},l=[];return t.forEach((a,c)=>{let d=e[c]<
 0?r:l[e[c]],p={count:o[c],total:i[c],own:i[c]},f={name:s[a],kind:n[c],...p,parent:d,children:[],level:d.level+1};l.push(
@@ -565,18 +566,19 @@ ync",0],["comm",0],["thread_handoff",0],["graph",0]),h:()=>this.follow(["data",1
 read_handoff",1],["graph",1]),z:()=>this.event&&this.timeline.fill(this.event),m:()=>this.event&&this.timeline.span?.set(
 this.event.ts,this.event.ts+this.event.dur),Enter:()=>this.event?this.node.focus():this.beside(0),Escape:()=>this.clear()}[t]}};
 function Xe(){let s=Number(/^#event-(\d+)$/.exec(location.hash)?.[1]??NaN),{timeline:t}=O;t?.inspector&&s<t.tiles.size&&
-t.inspector.select(s,{reveal:!0})}var Vo=[["w s a d","zoom in and out, move left and right"],["← →","previous or next event in the row of the selected\
- event; without a selection, the first event in view"],["↑","to the launch call, the operator, the caller"],["↓","to\
- the called operator or launched kernel"],["o","kernel → its operator"],["l","kernel → its launch call"],["k","opera\
-tor or launch call → its first kernel"],["b","forward ↔ backward operator"],["g h","to the event that the selected e\
-vent waits for or reads from; to the event that waits for it or reads it"],["n p","next and previous element of the crit\
-ical path"],["c","show or hide the critical path"],[". ,","next and previous event among the search results, or of the r\
-ow you came from"],["/ Backspace","to the search; back to the row or finding that led here"],["z","fill the view with th\
-e selected event"],["m","table of events that overlap the selected event"],["[ ]","set the start or end of a span to the\
- start or end of the selected event"],["Shift + drag","select a span and list its events in a table"],["Enter","to the d\
-etails; Esc goes back, and Esc again closes the details"],["?","show this list"]];function an(){return h("dialog",{class:"\
-keys","aria-label":"Keys of the timeline"},h("h3",{},"Keys of the timeline"),h("dl",{},Vo.map(([t,e])=>h("div",{},h("dt",
-{},h("kbd",{},t)),h("dd",{},e)))),h("form",{method:"dialog"},h("button",{},"Close")))}var ye=6,Jo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Yo=1.5;function cn(s){return{id:"overl\
+t.inspector.select(s,{reveal:!0})}var Vo=[["w s a d","zoom in and out, move left and right"],["← →","go to the previous or next event in the row of th\
+e selected event, or to the first event in view if none is selected"],["↑","go to the launch call, operator or caller"],
+["↓","go to the called operator or launched kernel"],["o","kernel → its operator"],["l","kernel → its launch call"],
+["k","operator or launch call → its first kernel"],["b","forward ↔ backward operator"],["g h","go to the event that \
+the selected event waits for or reads from; go to an event that waits for it or reads from it"],["n p","go to the next o\
+r previous element of the critical path"],["c","show or hide the critical path"],[". ,","go to the next or previous sear\
+ch result, or to the next or previous event of the row you came from"],["/ Backspace","go to the search; go back to the \
+row or finding that led here"],["z","fill the view with the selected event"],["m","show a table of the events that overl\
+ap the selected event"],["[ ]","set the start or end of a span to the start or end of the selected event"],["Shift + dra\
+g","select a span and list its events in a table"],["Enter","go to the details; Esc goes back, and a second Esc closes t\
+he details"],["?","show this list"]];function an(){return h("dialog",{class:"keys","aria-label":"Keys of the timeline"},
+h("h3",{},"Keys of the timeline"),h("dl",{},Vo.map(([t,e])=>h("div",{},h("dt",{},h("kbd",{},t)),h("dd",{},e)))),h("form",
+{method:"dialog"},h("button",{},"Close")))}var ye=6,Jo={caller:9,operator:4,launch:4,forward:5,data:3,comm:2,sync:1,event:1},Yo=1.5;function cn(s){return{id:"overl\
 ay",type:"custom",clip:!0,silent:!0,z:5,progressive:0,encode:{x:[0,1],y:-1},tooltip:{show:!1},renderItem:(t,e)=>s.overlays[t.
 dataIndex]?.draw(e)??null,data:Ve(s)}}function Ve(s){return s.overlays=[...Qo(s),...ni(s),...ti(s),...Zo(s)],s.overlays.
 map(({from:t,to:e})=>[t,e])}var pt=(s,t)=>s.coord([t,0])[0];function we(s,t,e,n,o,i=0){return{from:s,to:t,draw:l=>{let a=pt(
@@ -751,9 +753,9 @@ Kineto trace without Execution Trace"],s.gpu_events?["GPU time",`${u(t,"share")}
 return[yt(o),rt("notes",n)]}function wn(s,t){if(!t.timeline.ts.length)return null;let e=O.timeline=new _e(t.timeline,t.analysis.
 devices);e.mount();let n=u(t.timeline.resolution,"ns"),o=t.timeline.resolution?t.timeline.tiles?` Calls shorter than ${n}\
  are merged until you zoom in.`:` Calls shorter than ${n} are merged with their neighbors.`:"",i=t.timeline.hidden?` ${E(
-t.timeline.hidden,"lane")} with the least time not shown.`:"";return _("timeline","Timeline",`${t.gpu_events?"Streams on\
- top, CPU threads with nested calls below. Pale blocks are merged short calls.":"CPU threads with nested calls. Pale blo\
-cks are merged short calls."}${o}${i}`,b(null,null,e.node))}function bn(s){if(s.ranks.length<2)return null;let t=s.ranks.map(a=>({rank:a,use:Et(a)})),e=t.map(({rank:a,use:c},d)=>({
+t.timeline.hidden,"lane")} with the least time ${t.timeline.hidden===1?"is":"are"} not shown.`:"";return _("timeline","T\
+imeline",`${t.gpu_events?"Streams on top, CPU threads with nested calls below. Pale blocks are merged short calls.":"CPU\
+ threads with nested calls. Pale blocks are merged short calls."}${o}${i}`,b(null,null,e.node))}function bn(s){if(s.ranks.length<2)return null;let t=s.ranks.map(a=>({rank:a,use:Et(a)})),e=t.map(({rank:a,use:c},d)=>({
 place:d,name:mt(a),file:a.file,span:a.span_ns,latency:a.analysis.iterations.mean_latency_ns,busy:c.window?c.busy/c.window:
 null,computing:c.window?c.parts[0].ns+c.hidden:null,communication:c.hidden+c.parts[2].ns,exposed:c.parts[2].ns,idle:c.parts[4].
 ns,waiting:null,events:a.gpu_events,linked:a.coverage?a.coverage.linked/(a.coverage.total||1):null})),n=Math.min(...e.map(
@@ -811,13 +813,13 @@ includes(t.toLowerCase())}),_i=({op:s,kernels:t})=>({gpu:!1,name:s,has:(e,n)=>e.
 orElse:{gpu:!1,name:s}});function kn(s,t){let{idle_causes:e,launches:n,queues:o,copies:i,sequences:r}=t.analysis;if(!n.length&&
 !e.length&&!i.length)return null;let l=d=>o.find(({device:p,stream:f})=>p===d.device&&f===d.stream),a=d=>t.counters.filter(
 p=>p.kind===d),c=e.map(d=>({...l(d),...d}));return _("launches","Launches, queues, copies","Why streams wait, how long l\
-aunches take, how fast copies are, and which kernels operators launch in sequence.",$("Why streams wait",`between kernel\
-s: gaps below ${t.analysis.consecutive_kernel_delay_ns/1e3} µs; before first, after last: before the first and after the\
- last GPU event; a queue of 1,024 launches blocks the CPU`,"idle_causes",c,{sort:"idle_ns",jump:d=>({...Kt(d),gap:!0})}),
-a("queue").length?b("Launches in the queue","launched, not yet started",Ht(t,a("queue"),"")):null,$("Launches",null,"lau\
-nches",n,{sort:"count"}),i.length?b("Copies and memsets",null,a("bandwidth").length?Ht(t,a("bandwidth"),"bytes/s"):null,
-H("copies",i,{sort:"bytes",jump:xi})):null,$("Sequences of kernels","kernels that an operator launches repeatedly in the\
- same order; candidates for fusion","sequences",r.filter(d=>d.count>1),{sort:"gpu_ns",jump:_i}))}var $i={"allocator events":"allocator events (profile_memory)","tensors of the ET":"tensors of the Execution Trace, from\
+aunches take, how fast copies are, and which kernels operators launch in sequence.",$("Why streams wait",`"between kerne\
+ls" covers gaps below ${t.analysis.consecutive_kernel_delay_ns/1e3} µs; "before first" and "after last" cover idle time \
+before the first and after the last GPU event; a queue of 1,024 launches blocks the CPU`,"idle_causes",c,{sort:"idle_ns",
+jump:d=>({...Kt(d),gap:!0})}),a("queue").length?b("Launches in the queue","launched, not yet started",Ht(t,a("queue"),"")):
+null,$("Launches",null,"launches",n,{sort:"count"}),i.length?b("Copies and memsets",null,a("bandwidth").length?Ht(t,a("b\
+andwidth"),"bytes/s"):null,H("copies",i,{sort:"bytes",jump:xi})):null,$("Sequences of kernels","kernels that an operator\
+ launches repeatedly in the same order; candidates for fusion","sequences",r.filter(d=>d.count>1),{sort:"gpu_ns",jump:_i}))}var $i={"allocator events":"allocator events (profile_memory)","tensors of the ET":"tensors of the Execution Trace, from\
  the call that creates a storage to the last use"};function xn(s,t){let{memory:e,memory_holders:n,memory_outliving:o}=t.
 analysis;if(!e.length)return null;let i=e.filter(r=>r.peak_bytes>=.01*e[0].peak_bytes);return _("memory","Memory",`Alloc\
 ated memory, its holders at the peak, and blocks that outlive their step. Source: ${$i[e[0].source]}.`,...i.map(r=>Si(t,
@@ -919,11 +921,12 @@ last===null?null:e[m.last]}));if(s.ranks[0].step&&o.length){let{start:m,end:y}=o
 i);let a=Me.filter((m,y)=>t.ranks.some(S=>S.kind.includes(y))),c=m=>{i.node.scrollIntoView({block:"nearest"}),i.go(m.at)},
 d=r.some(m=>m.offset!==null)?"Clocks are aligned by collectives that end on all ranks at the same time.":"No collective \
 connects the ranks, so the clocks are as recorded.",p=[t.left_out?`${E(t.left_out,"collective")} with the shortest waits\
- not shown`:null,t.unmatched?`${E(t.unmatched,"collective")} with differences between the ranks of the group`:null].filter(
-Boolean),f=s.many?`Streams of ${t.ranks.length} of ${k.format(s.many.numbers.length)} ranks,`:"Streams of all ranks,";return _(
-"axis","Ranks on one clock",`${f} with their collectives below. A triangle marks the rank that arrived last. ${d}`,b(null,
-null,N([...a,qt,Je]),i.node),$("Collectives",p.join("; ")||"click a row to show it above","collectives",l,{sort:"waited",
-click:c}),$("Who waits for whom",null,"waits",r,{sort:"caused",filter:!1,click:m=>st(m.at)}))}var Li=200;function Cn(s,t){let{sources:e,phases:n}=t.analysis;if(!e.length&&!n.some(r=>r.phase!=="not known"))return null;
+ ${t.left_out===1?"is":"are"} not shown`:null,t.unmatched?`${E(t.unmatched,"collective")} ${t.unmatched===1?"differs":"d\
+iffer"} between the ranks of the group`:null].filter(Boolean),f=s.many?`Streams of ${t.ranks.length} of ${k.format(s.many.
+numbers.length)} ranks,`:"Streams of all ranks,";return _("axis","Ranks on one clock",`${f} with their collectives below\
+. A triangle marks the rank that arrived last. ${d}`,b(null,null,N([...a,qt,Je]),i.node),$("Collectives",p.join("; ")||"\
+click a row to show it above","collectives",l,{sort:"waited",click:c}),$("Who waits for whom",null,"waits",r,{sort:"caus\
+ed",filter:!1,click:m=>st(m.at)}))}var Li=200;function Cn(s,t){let{sources:e,phases:n}=t.analysis;if(!e.length&&!n.some(r=>r.phase!=="not known"))return null;
 let o=e.some(r=>r.device_self_ns),i=o?"device_self_ns":"host_ns";return _("source","Source",e.length?"GPU work is assign\
 ed to the innermost line of your code that called it, and backward work to the line of the forward operator.":null,e.length?
 Ti(e,i,D(t,"sources")):null,$("By source line",D(t,"sources"),"sources",e.map(r=>({...r,place:`${r.file}:${r.line}`,remark:[

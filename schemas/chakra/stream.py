@@ -56,7 +56,7 @@ def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterato
     blocks = _blocks(name)
     first = next(blocks, None)
     if first is None:
-        raise TraceFormatError(name, "", "the file is empty", "a Chakra trace has at least its metadata")
+        raise TraceFormatError(name, "", "the file is empty", "a Chakra trace contains at least metadata")
     metadata, body = GlobalMetadata(), first.data[first.starts[0] : first.ends[0]]
     known = _parse(metadata, body) and (metadata.version or metadata.attr)
     if body and not known:

@@ -212,7 +212,7 @@ def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
     if not records:
         return MemoryEvents.none()
     if any(not 0 <= record[0] < _MAX_US or abs(record[1]) >= _MAX_BYTES for record in records):
-        raise TraceFormatError(file, '"memory"', "a time or size out of range", _REMEDY)
+        raise TraceFormatError(file, '"memory"', "a time or size is out of range", _REMEDY)
     ts, *numbers, parents, events = zip(*records, strict=True)
     try:
         size, address, allocated, reserved, kind, device = (np.array(number, np.int64) for number in numbers)

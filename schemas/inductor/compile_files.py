@@ -181,7 +181,7 @@ def read_kernel_information(source: Source) -> tuple[CompiledGraph, ...]:
     for key, kernels in given.items():
         found = _REGION.fullmatch(key)
         if found is None:
-            problem = "is not a compiled region and direction"
+            problem = "does not name a compiled region and direction"
             raise TraceFormatError(blob.name, f"key {key[:80]!r}", problem, _KERNEL_REMEDY)
         known = {name: _Kernel(given) if isinstance(given, list) else given for name, given in kernels.items()}
         made = [_kernel(name, kernel) for name, kernel in known.items()]

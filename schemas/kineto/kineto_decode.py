@@ -33,7 +33,7 @@ MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Devic
 
 _EXACT_INTEGER = 2**53
 _LONGEST_NAME = 60
-_NO_OBJECT, _NEGATIVE = "an event whose `args` are not an object", "a negative time stamp"
+_NO_OBJECT, _NEGATIVE = "an event with `args` that are not an object", "a negative time stamp"
 _TOO_LATE = "a time of over 146 years"
 _NONE = np.zeros(0, np.int64)
 _LATEST_US = MAX_NS / 1000

@@ -42,11 +42,11 @@ def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
         if at - first + 16 > len(window) and first + len(window) < end:
             window, first = text[at : at + _WINDOW], at
         if window[at - first] != _PACKET:
-            raise TraceFormatError(name, f"byte {at}", "no packet of a Perfetto trace begins here", _AGAIN)
+            raise TraceFormatError(name, f"byte {at}", "expected the start of a Perfetto packet", _AGAIN)
         size, body = varint(window, at - first + 1)
         begin = first + body
         if body < 0 or begin + size > end:
-            raise TraceFormatError(name, f"byte {at}", "the Perfetto trace is cut off in a packet", _AGAIN)
+            raise TraceFormatError(name, f"byte {at}", "the Perfetto trace is cut off inside a packet", _AGAIN)
         if size > _LARGEST:
             problem = f"a packet has {size_text(size)}, more than the maximum of {size_text(_LARGEST)}"
             raise TraceFormatError(name, f"byte {at}", problem, _AGAIN)

@@ -125,7 +125,7 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
     except OSError as error:
         raise TraceFormatError(str(path), "", f"cannot be read ({error.strerror})", "check its permissions") from None
     except ValueError:
-        raise TraceFormatError(str(path), "", "cannot be read (a null byte in its name)", "check the path") from None
+        raise TraceFormatError(str(path), "", "cannot be read (its name has a null byte)", "check the path") from None
 
 
 def _refuse_holes(path: Path) -> None:

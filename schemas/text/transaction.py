@@ -74,7 +74,7 @@ class Transaction:
             which = "an input" if found == name else f"the input {found}"
             raise UsageError(f"{name}: the output would replace {which}; choose another name")
         if str(target) in self._temporary:
-            raise UsageError(f"{name}: two outputs have this name; choose another for one of them")
+            raise UsageError(f"{name}: two outputs have this name; choose a different name for one")
         return target
 
     def _input(self, status: os.stat_result) -> str | None:

@@ -44,7 +44,7 @@ def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> N
     ("arguments", "problem"),
     [
         (["--what-if", "nonsense"], "unknown what-if 'nonsense'"),
-        (["--rank-couple"], "two ranks or more"),
+        (["--rank-couple"], "at least two ranks"),
         (["--cross-validate", "x"], "a number from 0, a range like 0-19"),
         (["--steps", "x"], "a number from 0, a range like 0-19"),
         (["--cross-validate", "--what-if", "cpu*0"], "--cross-validate cannot be combined with --what-if"),
@@ -91,8 +91,8 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
 def test_networks_that_say_nothing(tmp_path: Path) -> None:
     _, kineto = fixture_pair("demo/train_cpu")
     for network, says in (
-        ("bandwidth=fast", b"network 'bandwidth=fast': give a bandwidth over 0; for example"),
-        ("bandwidth=25", b"train_cpu.kineto.json.gz: no communication with a known kind, size and group"),
+        ("bandwidth=fast", b"network 'bandwidth=fast': the bandwidth must be positive; for example"),
+        ("bandwidth=25", b"train_cpu.kineto.json.gz: no communication has a known kind, size and group"),
     ):
         done = call("replay", kineto, "--network", network, "-o", tmp_path / "out.txt")
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and says in done.stderr

@@ -77,7 +77,7 @@ def test_evidence_of_ranks_experts_and_gradients() -> None:
         "experts 64 in 2 layers, 8 per token, 16 on each of 4 ranks; as many tokens for each (assumed)",
         "proof   2 recorded ranks derived from themselves are NOT equal: 25.0% of the time of 7 operators and "
         "1 communications is missing; c",
-        *(f"proof   rank {at} differs from what is derived for it in 3 operators and {at} communications"
+        *(f"proof   the derived trace of rank {at} differs from its recording in 3 operators and {at} communications"
           for at in range(4)),
         "grads   2,000 elements communicated of stage 0, 1,000 of parameters",
         "grads   2,001 elements communicated of stage 1, 1,000 of parameters and 24 of padding", "assumes x",

@@ -98,7 +98,7 @@ def test_sizes_are_those_that_take_the_networks_time() -> None:
 
     links = astra_links(DIRECT, 4)
     done = sized_exactly(agreement(90_000), agreement(90_000), DIRECT, links)
-    assert done.notes == ("3 communications were resized to take the network's time in ASTRA-sim",)
+    assert done.notes == ("3 communications were resized so that ASTRA-sim's times match the network",)
     sized, message = done.ranks[0].found
     assert message.size == round((DIRECT.transfer_ns(SEND, 4000, (0, 1)) - 500) * 2 / 3)
     wanted = DIRECT.transfer_ns(Type.ALL_REDUCE, 90_000, (0, 1))

@@ -94,7 +94,7 @@ def test_ranks_together_match(tmp_path: Path) -> None:
     assert [file.removeprefix(str(tmp_path / "fold.")) for file in done.files] == [
         "0.et", "1.et", "2.et", "3.et", "comm_groups.json", "network.yml", "system.json", "memory.json", "run.sh"
     ]  # fmt: skip
-    assert done.notes[0] == "4 of 8 ranks were given; groups are cut down to these"
+    assert done.notes[0] == "4 of 8 ranks were given; process groups include only these"
     report = check(tmp_path / "fold", profile="astra-sim")
     assert report.ok and (report.ranks, report.collectives, report.skipped) == (4, 32, ())
     assert json.loads((tmp_path / "fold.comm_groups.json").read_bytes()) == {}  # all ranks need no group

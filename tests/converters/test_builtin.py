@@ -47,7 +47,7 @@ def test_ranks_that_do_not_communicate(tmp_path: Path) -> None:
     assert names(done, tmp_path) == ["job.0.et", "job.1.et"] and done.nodes == 8
     assert done.notes == (SILENT,)
     assert convert(both[:1], tmp_path / "one.et").notes == ()
-    with pytest.raises(UsageError, match=r"^each of the 2 ranks needs a file; pass a prefix without .et \(-o PREFIX"):
+    with pytest.raises(UsageError, match=r"^each of the 2 ranks needs its own file; pass a prefix without .et \(-o"):
         convert(both, tmp_path / "job.et", as_prefix=False)
     simulated = convert(both, tmp_path / "sim", to="astra-sim")
     expected = ["sim.0.et", "sim.1.et", "sim.comm_groups.json", *_config("sim")]

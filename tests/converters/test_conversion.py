@@ -122,10 +122,10 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
     for rank in (0, 2):
         etplus([cpu(3, "op", 0)], rank=rank).write(tmp_path / f"rank{rank}.json")
     inputs = [tmp_path / f"rank{rank}.json" for rank in (0, 2)]
-    with pytest.raises(UsageError, match=r"rank 1 is missing, but ASTRA-sim needs all ranks from 0; .*--renumber-r"):
+    with pytest.raises(UsageError, match=r"rank 1 is missing, but ASTRA-sim needs all ranks, starting at 0; .*--renum"):
         convert(inputs, tmp_path / "t", to="astra-sim")
     assert len(convert(inputs, tmp_path / "t", to="chakra").files) == 2
-    with pytest.raises(UsageError, match=r"each of the 2 ranks needs a file; pass a prefix"):
+    with pytest.raises(UsageError, match=r"each of the 2 ranks needs its own file; pass a prefix"):
         convert(inputs, tmp_path / "t.et", to="chakra", as_prefix=False)
 
 

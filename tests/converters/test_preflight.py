@@ -164,7 +164,7 @@ def test_collectives_of_all_ranks_come_after_equally_many(tmp_path: Path) -> Non
     assert not report.ok and check(prefix).ok
     (text,) = (problem.text for problem in report.problems if problem.kind == "world-turn")
     one, other = "ALL_REDUCE of all ranks (rank 0 node 4)", "ALL_REDUCE of all ranks (rank 2 node 2)"
-    assert text == f"{one} is collective 1 of its rank, but {other} is 0 (from 0)"
+    assert text == f"{one} is collective 1 on its rank, but {other} is collective 0"
     edited(of_two[3], "pg_name", string_val="2")
     prefix = write(tmp_path, [of_two, of_two, [comp(1), coll(2, 1, group="2")]], groups)
     assert check(prefix, profile="astra-sim").ok

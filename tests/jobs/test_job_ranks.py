@@ -20,8 +20,8 @@ def test_groups_are_cut_down_to_the_ranks_at_hand() -> None:
     dp, tp, unknown = ("dp", (0, 4)), ("tp", (4, 5)), ("x", ())
     found, notes = groups_at_hand({4: [tp, dp, WORLD], 5: [tp, unknown]}, 8)
     assert found == {tp: [4, 5], dp: [4], unknown: [5], WORLD: [4, 5]}
-    assert notes == ("2 of 8 ranks were given; groups are cut down to these",)
-    assert groups_at_hand({0: [tp], 1: [unknown]}, 0)[1] == ("2 of 4 ranks were given; groups are cut down to these",)
+    assert notes == ("2 of 8 ranks were given; process groups include only these",)
+    assert groups_at_hand({0: [tp], 1: [unknown]}, 0)[1] == (notes[0].replace("8", "4"),)
     assert groups_at_hand({0: [unknown], 1: [unknown]}, 2) == ({unknown: [0, 1], WORLD: [0, 1]}, ())
     assert groups_at_hand({0: [unknown], 1: [unknown]}, 0)[1] == ()
 
@@ -83,7 +83,7 @@ def test_the_ranks_of_one_job_pass() -> None:
     assert check_job(of_job(0, 1, content=b"same")) == (), "ranks of one job may be alike to the last byte"
     assert check_job(of_job(0, None, None)) == (
         "2 of 3 traces do not record their rank (distributedInfo), first r1.json: "
-        "it is not known if all come from one job",
+        "it is unknown whether they all come from one job",
     )
 
 

@@ -65,7 +65,7 @@ def test_too_few_certain_links_are_a_failure() -> None:
     assert a_result(7, 10, certain=0.3).status == "linked"
     found = a_result(7, 10, certain=0.31, identity=SimpleNamespace(doubts=["two runs", "x"]))
     assert found.status == "failed" and found.reason == "only 3 of 10 ET ops have a certain link: two runs; x"
-    assert a_result(7, 10, certain=1).reason.endswith("several places in the Kineto trace fit")
+    assert a_result(7, 10, certain=1).reason.endswith("they fit several places in the Kineto trace")
 
 
 def test_a_rank_is_linked_once(tmp_path: Path) -> None:

@@ -100,16 +100,16 @@ def test_sequence_numbers_that_differ_are_of_two_runs() -> None:
     ("ours", "theirs", "says"),
     [
         ([1] * 16 + [2] * 16, [5] * 16 + [4] * 16, ""),
-        ([1] * 16 + [2] * 16, [5] * 32, "two threads of the ET are on one"),
+        ([1] * 16 + [2] * 16, [5] * 32, "two ET threads are on one Kineto thread"),
         ([1] * 16 + [2] * 15, [5] * 31, ""),  # too few to tell a thread
-        ([1] * 16, [5] * 8 + [6] * 8, "one thread of the ET are on several threads"),
+        ([1] * 16, [5] * 8 + [6] * 8, "one ET thread are on several Kineto threads"),
         ([1] * 16, [5] * 9 + [6] * 7, ""),
     ],
 )
 def test_threads_that_are_split_or_joined_are_of_two_runs(ours: list[int], theirs: list[int], says: str) -> None:
     et, kineto = ([Call(id=1 + at, tid=tid) for at, tid in enumerate(side)] for side in (ours, theirs))
     found = refuted(linked(et, kineto))
-    assert found == ({"threads": f"two runs: linked calls of {says} of the Kineto trace"} if says else {})
+    assert found == ({"threads": f"two runs: linked calls of {says}"} if says else {})
 
 
 @pytest.mark.parametrize(("name", "lacking"), [("aten::relu", True), ("gloo:all_reduce", False)])

@@ -114,7 +114,7 @@ def test_a_folder_of_captures(tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_bytes(orjson.dumps(kineto_document([{**document["traceEvents"][0], "name": "x"}])))
     (found,) = captures_of(tmp_path, None, False)  # type: ignore[arg-type]
     assert (found.file, found.batch_size, found.mode) == ("k.json", (None,), ("",))
-    assert found.notes == ("empty.json: skipped, no graph is captured in it",)
+    assert found.notes == ("empty.json: skipped, because no graph is captured in it",)
 
 
 def test_names_of_kernels_copies_and_fills() -> None:

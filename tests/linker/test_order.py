@@ -150,7 +150,7 @@ def test_a_double_that_was_not_profiled_makes_numbers_doubtful(own: list[int]) -
 
 def test_threads_without_much_in_common_are_not_tried() -> None:
     found = match_shift(nodes_of([A, A, A, A]), calls_of([A, B, C, D, E]), NO_STEPS, "first")
-    assert not found.linked and found.notes == ("shift: no run of names occurs in both an ET and a Kineto thread",)
+    assert not found.linked and found.notes == ("shift: no sequence of names occurs in both an ET and a Kineto thread",)
     assert not match_shift(nodes_of([]), calls_of([]), NO_STEPS, "first").linked
     assert not match_shift(nodes_of([A]), calls_of([]), NO_STEPS, "first").linked
 

@@ -140,7 +140,7 @@ def test_a_join_in_which_names_differ_is_refused(odd: int, refused: bool) -> Non
     assert facts == {"joined": 100, "names_differ": odd}
     if refused:
         assert call == [-1] * 100 and reason == [NEVER] * 100
-        assert notes == ("ids: refused, names agree in only 98.0% of 100 joined pairs (ids from another run?)",)
+        assert notes == ("ids: rejected: names agree in only 98.0% of 100 joined pairs (ids from another run?)",)
     else:
         assert call == [-1] * odd + list(range(odd, 100)) and reason == [OTHER_NAME] * odd + [0] * (100 - odd)
         assert notes == (f"ids: {100 - odd} pairs joined, names equal",)

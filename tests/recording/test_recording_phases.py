@@ -264,7 +264,7 @@ def test_all_threads_need_a_pytorch_that_can(monkeypatch: pytest.MonkeyPatch) ->
 def test_windows_of_at_least_one_iteration(made: Made) -> None:
     assert module._profile_options(0, 0, 1, None, False)
     for numbers in ((-1, 0, 1), (0, -1, 1), (0, 0, 0)):
-        with pytest.raises(UsageError, match="use at least 0, 0 and 1"):
+        with pytest.raises(UsageError, match="the minimums are 0, 0 and 1"):
             module._profile_options(*numbers, None, False)
 
 

@@ -25,7 +25,7 @@ def test_forms_of_other_versions_and_kernels_without_a_handle() -> None:
     [
         (b"{\"('Torch'", "is not kernel information from Inductor"),
         (b'{"(1, 2)": {}}', "has no data on compiled kernels"),
-        (b"{\"('region')\": {}}", "is not a compiled region and direction"),
+        (b"{\"('region')\": {}}", "does not name a compiled region and direction"),
         (b'{"(\'region\', False)": {"k:1": 5}}', "is not kernel information from Inductor"),
         (b'{"preToPost": {}, "postToPre": []}', "has no node mappings"),
         (b'{"12": 5, "x": 1}', "the key is not an id"),

@@ -26,7 +26,7 @@ def test_packets_with_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "problem"),
     [
-        (TRACE + b"\x12", "byte 138", "no packet"), (TRACE[:-1], "byte 6", "cut off"),
+        (TRACE + b"\x12", "byte 138", "expected the start"), (TRACE[:-1], "byte 6", "cut off"),
         (TRACE + b"\x0a", "byte 138", "cut off"), (b"\x0a\x80", "byte 0", "cut off"),
     ],
 )  # fmt: skip

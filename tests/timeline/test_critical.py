@@ -102,7 +102,7 @@ def test_paths_and_bounds_of_two_ranks_against_a_brute_force() -> None:
         result = replay(own, constants)
         assert resource_bounds(result) == {"busiest stream": stream * 1000, "busiest thread": thread * 1000}
         assert binding_edges(result).tolist() == followed_back(result)
-    with pytest.raises(UsageError, match="annotation of one rank"):
+    with pytest.raises(UsageError, match="annotation from one rank"):
         critical_path(result, ("before", 0))
 
 

@@ -136,7 +136,7 @@ def test_what_is_unknown_keeps_its_time() -> None:
     only = Timeline()
     only.op("step", 0, 40)
     only.launch("kernel", 10, 2, 20, 10)
-    with pytest.raises(UsageError, match="no communication with a known kind, size and group"):
+    with pytest.raises(UsageError, match="no communication has a known kind, size and group"):
         on_network(only.graph(), Network(10.0))
 
 

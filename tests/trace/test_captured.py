@@ -98,7 +98,7 @@ def test_counts_and_sentences() -> None:
         "1,615 of 2,050 kernels and copies of 6 graph launches linked to operators in the capture (1,510 certain)",
         f"1 kernels and copies of 1 graph launch not linked: {GRAPH_REASONS[0]}",
         f"34 kernels and copies of 2 graph launches not linked: {GRAPH_REASONS[1]}",
-        "400 kernels and copies have no launch with an operator in the captured graph",
+        "400 kernels and copies have no launching operator in the captured graph",
         "1 graph launch in a step with a smaller batch than the graph's",
         "2 graph launches of unknown batch size: the shapes come from one of the matching graphs",
         "a note",

@@ -54,7 +54,7 @@ def test_calls_that_are_each_others_callers_have_none() -> None:
     caller = trace.calls.source[parent_of[3]]
     assert caller == 1 and [parent_of[row] for row in (0, 1, 2)] == [-1] * 3
     assert trace.damage == (
-        "made.json is broken: 3 calls form cycles of callers (ids 5, 3, 8); read as calls without a caller",
+        "made.json is broken: 3 calls form cycles of callers (ids 5, 3, 8); treated as calls without a caller",
     )
 
 

@@ -60,9 +60,9 @@ def test_a_part_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) 
         get("fe")
     assert outer.outer("analysis.counters").__name__ == "etplus.analysis.counters"
     monkeypatch.setattr(outer, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"etplus\.analysis is not installed"):
+    with pytest.raises(UsageError, match=r"etplus\.analysis is required here but is not installed"):
         outer.outer("analysis.counters")
-    said = "etplus.report is not installed, but needed here; install all parts of etplus"
+    said = "etplus.report is required here but is not installed; install all parts of etplus"
     assert outer.missing_part(ModuleNotFoundError(name="etplus.report")) == said
     for other in (ModuleNotFoundError(name="etplus.trace"), ModuleNotFoundError(), ImportError(name="etplus.report")):
         assert outer.missing_part(other) == ""

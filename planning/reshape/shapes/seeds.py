@@ -40,7 +40,7 @@ class SizeEvidence:
         if not found:
             raise UsageError(
                 f"{self._file}: no input has a dimension of size {size}; give the recorded {dimension} size, "
-                "or none to detect it"
+                "or leave it out to detect it automatically"
             )
         return found, size
 

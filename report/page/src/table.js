@@ -83,7 +83,7 @@ class Table {
       oninput: () => this.filter(this.input.value),
       onkeydown: (/** @type {KeyboardEvent} */ event) => stepped(event, this.at, this.found.length, (at) => this.go(at)),
     });
-    const title = "The rows shown, with full names and exact numbers",
+    const title = "Copy the rows shown, with full names and exact numbers",
       copy = el("button", { type: "button", class: "push", title, onclick: () => this.copy() }, "Copy as CSV");
     this.shown = el("table", { "data-table": this.name, "aria-label": label }, el("thead", {}, el("tr", {}, this.headings)), this.body);
     this.body.addEventListener("click", (/** @type {any} */ event) => {

@@ -43,7 +43,7 @@ test("the arguments of a launch have units", () => {
   assert.equal(texts["Launch delay"], "1.50 µs");
 });
 
-test("values that cannot be right are left out", () => {
+test("impossible values are left out", () => {
   const wrong = [
     ["est. achieved occupancy %", -100], ["est. achieved occupancy %", 140], ["warps per SM", -1],
     ["blocks per SM", "many"], ["registers per thread", 2 ** 31], ["shared memory", -4], ["grid", [0, 1, 1]],

@@ -21,7 +21,7 @@ test("axis labels have no trailing zeros", () => {
   assert.equal(neat(10_000, "ns"), "10 µs");
 });
 
-test("a column has one unit, never too large for most rows", () => {
+test("all values of a column share one unit that is not too large for most rows", () => {
   const rows = [1000, 2000, 3000, 5_000_000].map((total_ns) => ({ total_ns }));
   assert.deepEqual(columnUnit({ key: "total_ns", unit: "ns" }, rows), unitFor("ns", Math.sqrt(3000 * 5_000_000)));
   assert.deepEqual(columnUnit({ key: "share", unit: "share" }, rows), ["%", 1]);

@@ -74,7 +74,7 @@ def test_advice_follows_the_first_cause() -> None:
 
     for causes, step, said in (
         ([cause(10), cause()], 5, "find out what this line does only in this step: evaluation"),
-        ([cause(), cause(10)], 5, "check the clocks of the device"), ([], 5, "check the clocks of the device"),
+        ([cause(), cause(10)], 5, "check the device's clocks"), ([], 5, "check the device's clocks"),
         ([cause(10)], 0, "record after some warm-up steps"), ([cause(kernel=False)], 5, "find out what this line does"),
         ([cause(10), cause(shapes=1)], 0, "pad or bucket the inputs"),
     ):  # fmt: skip

@@ -114,7 +114,7 @@ def test_conditions_and_order() -> None:
         ("table", {"name": "kernels", "order": "tota_ns"}, "did you mean total_ns"),
         ("table", {"name": "kernels", "where": ["tota_ns>1"]}, "did you mean total_ns"),
         ("table", {"name": "kernels", "where": ["total_ns"]}, "cannot parse condition"),
-        ("table", {"name": "kernels", "where": ["total_ns>much"]}, "does not compare with a number"),
+        ("table", {"name": "kernels", "where": ["total_ns>much"]}, "needs a number after >"),
         ("table", {"name": "kernels", "limit": -1}, "limit is not a valid integer"),
         ("table", {"name": "kernels", "limit": True}, "limit is not a valid integer"),
         ("table", {"name": "kernels", "trace": 7}, "no trace 7; there are 0"),

@@ -38,8 +38,8 @@ GOLDEN = [
     "    start           2.43 µs  all +0.18, kind Other kernel +0.01, vendor NVIDIA +0.01, family add_kernel +0.01",
     "    memory          0.79 µs  0.51 µs at the peak, efficiency 65%, longest",
     "                           all -0.00, family add_kernel -0.00, kind Other kernel -0.00, op add -0.00",
-    "    kernel         1.006 ×   measured time of this kernel / prediction without its name",
-    "    smearing       1.034 ×   mean / median time of such events",
+    "    kernel         1.006 ×   measured time of this kernel / prediction that ignores its name",
+    "    smearing       1.034 ×   mean / median time of similar events",
     "  predicted 3.36 µs, measured 3.14 µs, bound 0.51 µs",
 ]
 

@@ -57,9 +57,9 @@ def test_requests_and_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_starts_anew_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch, ECHO)
     with WorkerProcess(timeout_s=20) as worker:
-        with pytest.raises(ExecutionError, match=r"^the process that called it exited \(status 7\)$"):
+        with pytest.raises(ExecutionError, match=r"^the process that called the operator exited \(status 7\)$"):
             worker.ask(end=7)
-        with pytest.raises(ExecutionError, match=r"^the process that called it exited \(signal 9\)$"):
+        with pytest.raises(ExecutionError, match=r"^the process that called the operator exited \(signal 9\)$"):
             worker.ask(kill=True)
         assert worker.ask(do="x") == {"do": "x"}
         worker.timeout_s = 0.05
@@ -73,7 +73,7 @@ def test_it_starts_anew_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"missing": "No module named 'torch'"}, r"calling operators needs PyTorch \(No module.*pip install"),
         ({"error": "finds no GPU"}, "device 'cpu': finds no GPU; give --device cpu"),
-        (None, r"did not start \(the process that called it exited \(status 0\)\); check python -c"),
+        (None, r"did not start \(the process that called the operator exited \(status 0\)\); check python -c"),
     ],
 )
 def test_a_worker_that_does_not_start(

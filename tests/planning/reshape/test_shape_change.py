@@ -20,8 +20,8 @@ def test_changes() -> None:
         (["batch=1", "batch=2"], "--set batch: given more than once"),
         (["width=3"], "unknown dimension 'width'; one of batch, seq"),
         (["batch"], "give NAME=SIZE or NAME=RECORDED:SIZE"), (["batch=x"], "in whole numbers"),
-        (["batch=1:2:3"], "in whole numbers"), (["batch=0"], "the new size must be at least 1"),
-        (["batch=2147483648"], r"below 2\^31"), (["batch=1:4"], "the recorded size at least 2"),
+        (["batch=1:2:3"], "in whole numbers"), (["batch=0"], "the new size must be 1 or more"),
+        (["batch=2147483648"], r"below 2\^31"), (["batch=1:4"], "the recorded size 2 or more"),
         (["batch=2147483648:4"], r"below 2\^31"),
     ],
 )  # fmt: skip

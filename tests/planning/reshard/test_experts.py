@@ -107,7 +107,7 @@ def test_as_many_tokens_for_each_expert() -> None:
 
 def test_routing_that_is_not_stated_is_a_doubt() -> None:
     assert any("expert routing" in doubt for doubt in _derive("grouped", Layout(dp=2, ep=2)).doubts)
-    assert any("without derived shapes" in doubt for doubt in _derive("capacity", Layout(dp=2, batch=8)).doubts)
+    assert any("could not be derived" in doubt for doubt in _derive("capacity", Layout(dp=2, batch=8)).doubts)
     assert not _derive("grouped", Layout(dp=2)).doubts
     assert not _derive("grouped", Layout(dp=2, batch=8, routing="recorded")).doubts
 

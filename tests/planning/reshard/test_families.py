@@ -41,7 +41,7 @@ def test_buffers_and_gradients_of_a_network_with_batch_norm() -> None:
     report = job.to_dict()
     assert report["parameters"]["buffers"] == 21 and report["parameters"]["count"] == 23
     text = explain(job.derivation)
-    assert "buffers: 21, inferred: 21 written in forward" in text and "stage" not in text
+    assert "buffers: 21, inferred: 21 written by the forward pass" in text and "stage" not in text
     assert json.loads(json.dumps(report))["proof"]["equal"]
 
 

@@ -77,7 +77,7 @@ def test_communication_that_is_not_known(made: Made) -> None:
     assert listed(fsdp) == [("FSDP units", 1)] * 2 and listed(ddp) == []
     assert len(assumptions(fsdp)) == 2 and [line.split()[0] for line in assumptions(ddp)] == ["the", "tensors"]
     model.inferred = [Buffer((4,), "float32", 4, False), Buffer((), "int64", 8, True)]
-    assert "constants that forward reads are buffers, not frozen parameters: 1" in assumptions(fsdp)
+    assert "constants read in forward are treated as buffers, not frozen parameters: 1" in assumptions(fsdp)
     model.own_buffers = True  # recorded with DistributedDataParallel
     assert assumptions(ddp) == []
     model.own_buffers = False

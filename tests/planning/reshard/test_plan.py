@@ -63,7 +63,7 @@ REFUSED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda plan: plan["units"].pop(), "belongs to a different model"),
     (lambda plan: plan["units"][0].update(stage=0), "to some units only"),
     (lambda plan: plan["units"][0].update(stage="x"), "to some units only"),
-    (lambda plan: plan["tensor_parallel"][0].update(size=7), "divides an extent of 7, but no parameter"),
+    (lambda plan: plan["tensor_parallel"][0].update(size=7), "divides a dimension of size 7, but no parameter"),
 ]
 
 

@@ -146,5 +146,5 @@ def test_what_a_layout_asks_for(made: Made) -> None:
     model.blocks = [Wrap("", [1]), Wrap("block 0", [0])]
     assert found(None) == [("", [1], (-1, -1)), ("block 0", [0], (-1, -1))]
     model.trace = type("T", (), {"file": "x"})()
-    with pytest.raises(UsageError, match="x: no recorded module has class Block"):
+    with pytest.raises(UsageError, match="x: no recorded module has the class Block"):
         found("Block")

@@ -140,10 +140,10 @@ function diffPaths(report) {
   return section(
     "paths",
     "Call tree",
-    `Operators with the same callers in both traces, by ${onDevice ? "the GPU time that they launch" : "CPU time"}.`,
+    `Operators with the same callers in both traces, by ${onDevice ? "the GPU time of the work that they launch" : "CPU time"}.`,
     card(
       "Changes by call path",
-      onDevice ? "GPU time launched by the call itself" : "CPU time of the call itself",
+      onDevice ? "GPU time of the work that the call itself launches" : "CPU time of the call itself",
       table(onDevice ? "paths_device" : "paths_host", rows, { sort: own }),
     ),
     card(
@@ -205,7 +205,7 @@ function diffRanks(report) {
   if (!ranks) return null;
   const left = [["A", only_a], ["B", only_b]]
     .filter(([, some]) => some.length)
-    .map(([side, some]) => `${numberOf(some.length, "rank")} only in ${side}, not shown`);
+    .map(([side, some]) => `${numberOf(some.length, "rank")} that only ${side} has, not shown`);
   return section(
     "ranks",
     "Ranks",

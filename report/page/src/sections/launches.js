@@ -33,7 +33,7 @@ export function launchesSection(report, rank) {
     "Why streams wait, how long launches take, how fast copies are, and which kernels operators launch in sequence.",
     tableCard(
       "Why streams wait",
-      `between kernels: gaps below ${rank.analysis.consecutive_kernel_delay_ns / 1000} µs; before first, after last: before the first and after the last GPU event; a queue of 1,024 launches blocks the CPU`,
+      `"between kernels" covers gaps below ${rank.analysis.consecutive_kernel_delay_ns / 1000} µs; "before first" and "after last" cover idle time before the first and after the last GPU event; a queue of 1,024 launches blocks the CPU`,
       "idle_causes",
       lanes,
       { sort: "idle_ns", jump: (row) => ({ ...lanePlace(row), gap: true }) },

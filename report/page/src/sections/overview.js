@@ -236,7 +236,7 @@ export function timelineSection(report, rank) {
     : rank.timeline.tiles
       ? ` Calls shorter than ${shortest} are merged until you zoom in.`
       : ` Calls shorter than ${shortest} are merged with their neighbors.`;
-  const hidden = rank.timeline.hidden ? ` ${numberOf(rank.timeline.hidden, "lane")} with the least time not shown.` : "";
+  const hidden = rank.timeline.hidden ? ` ${numberOf(rank.timeline.hidden, "lane")} with the least time ${rank.timeline.hidden === 1 ? "is" : "are"} not shown.` : "";
   return section(
     "timeline",
     "Timeline",

@@ -47,8 +47,8 @@ export function ranksSection(report) {
     ? "Clocks are aligned by collectives that end on all ranks at the same time."
     : "No collective connects the ranks, so the clocks are as recorded.";
   const missing = [
-    job.left_out ? `${numberOf(job.left_out, "collective")} with the shortest waits not shown` : null,
-    job.unmatched ? `${numberOf(job.unmatched, "collective")} with differences between the ranks of the group` : null,
+    job.left_out ? `${numberOf(job.left_out, "collective")} with the shortest waits ${job.left_out === 1 ? "is" : "are"} not shown` : null,
+    job.unmatched ? `${numberOf(job.unmatched, "collective")} ${job.unmatched === 1 ? "differs" : "differ"} between the ranks of the group` : null,
   ].filter(Boolean);
   const whose = report.many
     ? `Streams of ${job.ranks.length} of ${integers.format(report.many.numbers.length)} ranks,`

@@ -4,7 +4,7 @@ import { plain, show } from "../units.js";
 
 /** @type {Record<string, [string, string]>} */
 export const RELATION_TEXTS = {
-  // labels per kind of relation: for the source of an event, and for the target
+  // two labels for each kind of relation: one for the source event, one for the target event
   caller: ["Called by", "Calls"],
   operator: ["Launching operator", "GPU work launched"],
   launch: ["Launch call", "Launches"],
@@ -118,8 +118,8 @@ const extents = (value) =>
 /** @param {any} value @param {number} most */
 export const within = (value, most = Infinity) => typeof value === "number" && value >= 0 && value <= most;
 
-// Arguments of a launch: label, and the text of a value, null for an impossible value. Kineto divides all blocks
-// and warps of a launch by the number of SMs, even if few run at a time; an occupancy is a whole percentage.
+// Maps launch arguments to labels and to functions that return the text of a value, or null if it is impossible.
+// Kineto divides a launch's blocks and warps by the number of SMs, even if few run at a time. Occupancy is in whole percent.
 /** @type {Record<string, [string, (value: any) => string | null]>} */
 const LAUNCH_FACTS = {
   grid: ["Grid", extents],
@@ -135,7 +135,7 @@ const LAUNCH_FACTS = {
   ],
 };
 
-// Facts of a communication kernel: label, and unit of numbers.
+// Maps each fact of a communication kernel to its label, and to a unit if it is a number.
 /** @type {Record<string, [string, string?]>} */
 const COMM_FACTS = {
   collective: ["Collective"],

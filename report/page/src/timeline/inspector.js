@@ -11,7 +11,7 @@ import { goBack, rowButton } from "./jump.js";
 
 const LISTED = 12; // number of related events per kind that are listed at first
 const ARROWS = 80;
-const LONG_FACT = 90; // texts with more characters get a separate line
+const LONG_FACT = 90; // facts with more characters than this get their own line
 
 export class Inspector {
   /** `devices`: devices and their peaks. @param {Timeline} timeline @param {Record<string, Row>} devices */

@@ -110,6 +110,6 @@ export function rowButton(key, value, text = null) {
     wanted = finderOf?.(value);
   if (!rows || !wanted || !rows.has(wanted)) return null;
   const shown = text ?? (Array.isArray(value) ? value.join(" / ") : String(value)),
-    title = `Its row in the table of ${name}`;
+    title = `Go to its row in the table of ${name}`;
   return el("button", { type: "button", class: text ? null : "to-row", title, "data-row": key, onclick: () => rows.find(wanted) }, shown);
 }

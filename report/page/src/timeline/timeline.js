@@ -298,7 +298,7 @@ export class Timeline {
       style: { fill: fillOf(color), opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
       textConfig: { position: "insideLeft", distance: 4 },
       textContent: {
-        // also empty elements: the chart reuses elements of the last view
+        // return empty elements as well, because the chart reuses elements from the previous view
         type: "text",
         style: {
           text,
