@@ -268,7 +268,7 @@ class RankLateness(Row):
     last: int = inferred("count", "Number of collectives at which the rank arrived last.")
     caused_ns: int = inferred("ns", "Total time that other ranks waited for this rank.", "caused")
     waited_ns: int = inferred("ns", "Time that this rank waited for ranks that arrived last.", "waited")
-    clock_offset_ns: int = inferred("ns", "Lead of this rank's clock over the clock of the lowest rank; 0 if unknown.")
+    clock_offset_ns: int = inferred("ns", "Lead of this rank's clock over the lowest rank's clock; 0 if unknown.")
     behind_ns: int = inferred("ns", "Total lag behind the median rank; negative if early.", "behind")
     straggler: bool = inferred("yes/no", "True if chance cannot explain the lateness of the rank.")
 

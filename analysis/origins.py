@@ -57,7 +57,7 @@ class SourceRow(Row):
 
 
 class PhaseRow(Row):
-    phase: str = inferred("text", "Phase, such as forward, backward or optimizer; 'not known' if it is unknown.")
+    phase: str = inferred("text", "Phase, such as forward, backward or optimizer; 'not known' if unknown.")
     calls: int = column("count", "Number of operators.")
     host_ns: int = column("ns", "CPU time of the operators, excluding callees.")
     device_ns: int = column("ns", "Sum of the durations of the GPU events.", "GPU")

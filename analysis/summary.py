@@ -196,7 +196,7 @@ def _plugins() -> dict[str, Plugin]:
 def _call(plugin: Plugin, analysis: Analysis) -> Table[Any]:
     table = plugin.call("__call__", analysis)
     if not isinstance(table, Table):
-        raise EtplusError(f"{plugin} returned {type(table).__name__}, not Table; report it to its authors")
+        raise EtplusError(f"{plugin} returned {type(table).__name__}, not Table; tell the plugin's authors")
     return table
 
 

@@ -185,7 +185,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
         if other.call("reads", opened.head, opened.path):
             trace = other.call("read", opened)
             if not isinstance(trace, Trace):
-                raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; report it to its authors")
+                raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; tell the plugin's authors")
             return trace
     return _Timeline().read(opened)  # If the format is unknown, `read` raises an error.
 

@@ -115,10 +115,10 @@ class _Registered:
         except (EtplusError, OSError, MemoryError):
             raise
         except Exception as error:
-            problem = f"failed ({_described(error)})"
-            raise ConvertError(f"exporter {self.name} of {self.package} {problem}; report it to its authors") from error
+            problem = f"failed ({_described(error)}); tell the plugin's authors"
+            raise ConvertError(f"exporter {self.name} of {self.package} {problem}") from error
         if not isinstance(done, Conversion):
-            problem = f"returned {type(done).__name__}, not Conversion; report it to its authors"
+            problem = f"returned {type(done).__name__}, not Conversion; tell the plugin's authors"
             raise ConvertError(f"exporter {self.name} of {self.package} {problem}")
         return done
 

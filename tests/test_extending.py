@@ -91,4 +91,4 @@ def test_errors_of_findings_name_the_package(code: str, problem: str, tmp_path: 
     (tmp_path / "in.json").write_bytes(plain(ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"))
     done = run("etplus", "analyze", "in.json", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(info.parent)})
     assert done.returncode == 2
-    assert done.stderr.decode() == f"etplus: error: finding mine of tiny 1.5 {problem}; report it to its authors\n"
+    assert done.stderr.decode() == f"etplus: error: finding mine of tiny 1.5 {problem}; tell the plugin's authors\n"

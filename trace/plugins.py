@@ -53,7 +53,7 @@ class Plugin:
         except (EtplusError, OSError, MemoryError):
             raise
         except Exception as error:
-            raise EtplusError(f"{self} failed ({_described(error)}); report it to its authors") from error
+            raise EtplusError(f"{self} failed ({_described(error)}); tell the plugin's authors") from error
 
     def __str__(self) -> str:
         return f"{self.what} {self.point.name} of {self.package}"

@@ -55,5 +55,5 @@ def _found_by(plugin: Plugin, case: Case) -> Iterator[Candidate]:
         found = list(plugin.call("find", case))
     for candidate in found:
         if not isinstance(candidate, Candidate):
-            raise EtplusError(f"{plugin} returned {type(candidate).__name__}, not Candidate; report it to its authors")
+            raise EtplusError(f"{plugin} returned {type(candidate).__name__}, not Candidate; tell the plugin's authors")
         yield candidate

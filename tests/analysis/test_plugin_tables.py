@@ -47,7 +47,7 @@ def test_the_page_has_a_table_of_another_package(with_parts: Analysis) -> None:
 
 def test_what_is_no_table_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": PluginStub("__call__", lambda _: [3])})
-    with pytest.raises(EtplusError, match=r"^plugin tiny returned list, not Table; report it to its authors$"):
+    with pytest.raises(EtplusError, match=r"^plugin tiny returned list, not Table; tell the plugin's authors$"):
         _ = analyze(linked(GPU_SHAPED)).others
 
 

@@ -58,7 +58,7 @@ def test_a_command_of_another_package_is_listed_and_explained(site: Path) -> Non
 
 def test_errors_name_the_other_package(site: Path, caplog: pytest.LogCaptureFixture) -> None:
     failed = call("count", "--fail")
-    expected = "command count of tiny 1.5 failed (ValueError: 100% wrong); report it to its authors"
+    expected = "command count of tiny 1.5 failed (ValueError: 100% wrong); tell the plugin's authors"
     assert failed.returncode == 2 and failed.stderr.decode().endswith(f"etplus: error: {expected}\n")
     broken = call("broken")
     assert broken.returncode == 2 and b"update or remove that package\n" in broken.stderr

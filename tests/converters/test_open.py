@@ -89,7 +89,7 @@ def test_other_readers_are_asked_one_after_the_other(tmp_path: Path, monkeypatch
     assert load(LINES.encode()) is trace and yes.asked[2:] == [(LINES.encode(), ""), LINES.encode()]
     registered(monkeypatch, odd=Lines(True, 7))
     with pytest.raises(
-        EtplusError, match=r"^reader odd of tiny 1.5 returned int, not Trace; report it to its authors$"
+        EtplusError, match=r"^reader odd of tiny 1.5 returned int, not Trace; tell the plugin's authors$"
     ):
         load(path)
     registered(monkeypatch, no=no)

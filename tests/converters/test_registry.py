@@ -99,8 +99,8 @@ def test_errors_of_an_exporter_name_its_package() -> None:
     assert registered(tiny).write(traces, "x", None) is Tiny.result
     for result, kind, message in (
         (ValueError("two\nlines"), ConvertError,
-         "exporter tiny of tiny 1.5 failed (ValueError: two lines); report it to its authors"),
-        (None, ConvertError, "exporter tiny of tiny 1.5 returned NoneType, not Conversion; report it to its authors"),
+         "exporter tiny of tiny 1.5 failed (ValueError: two lines); tell the plugin's authors"),
+        (None, ConvertError, "exporter tiny of tiny 1.5 returned NoneType, not Conversion; tell the plugin's authors"),
         (UsageError("its own"), UsageError, "its own"), (OSError("disk"), OSError, "disk"),
         (MemoryError("much"), MemoryError, "much"),
     ):  # fmt: skip

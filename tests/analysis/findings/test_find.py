@@ -188,7 +188,7 @@ def test_detectors_of_other_packages(trace: Trace, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: [candidate("mine", 10**9)])})
     assert "mine" in [one.id for one in trace.findings()]
     monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: ["text"])})
-    with pytest.raises(EtplusError, match=r"^plugin tiny returned str, not Candidate; report it to its authors$"):
+    with pytest.raises(EtplusError, match=r"^plugin tiny returned str, not Candidate; tell the plugin's authors$"):
         trace.findings()
 
 
