@@ -98,7 +98,7 @@ def test_times_since_the_epoch_keep_their_decimals() -> None:
 BROKEN = [
     ({"ph": "X", "ts": -1}, "a negative time stamp"), ({"ph": "X", "ts": -0.001}, "a negative time stamp"),
     ({"ph": "X", "ts": 2**62}, "a time of over 146 years"), ({"ph": "s", "ts": -(2**62)}, "a time of over 146 years"),
-    ({"ph": "X", "dur": 2.0**44}, "which is over 104 days"), ({"ph": "X", "args": [1]}, "`args` are not an object"),
+    ({"ph": "X", "dur": 2.0**44}, "which is over 104 days"), ({"ph": "X", "args": [1]}, "`args` that are not an"),
     ({"ph": "i", "name": "[memory]", "ts": -1, "args": MEMORY}, "a negative time stamp"),
     ({"ph": "i", "name": "[memory]", "args": {"Bytes": 2**53}}, 'has no "Bytes"'),
     ({"ph": "i", "name": "[memory]", "args": {"Bytes": 1.5}}, 'has no "Bytes"'),
