@@ -3,8 +3,8 @@
 A replay is one launch call with many kernels. A capture contains the launch calls, each inside an operator, but no
 kernels. On every stream, a replay and its capture list the kernel names in the same order. `_CandidateGraphs.fit` finds
 the captured graphs that match a replay. It compares the order of the kernel names (over all kernels, by graph node id,
-or per stream). If the capture has no kernel names, it compares the number of kernels. `_choose` picks one graph per
-replay, based on the step's batch size and then on the order of the replays in the step."""
+or per stream). If the capture lacks kernel names, it compares the number of kernels and the known names. `_choose`
+picks one graph per replay, based on the step's batch size and then on the order of the replays in the step."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph. `at` has the positions of its launches in the capture, and `launches` has the kernel names."""
+    """A captured graph. `at`: positions of its launches in the capture; `launches`: kernel name codes, −1 if unknown."""
 
     capture: int
     ordinal: int

@@ -94,7 +94,7 @@ def comm_of_kernels(join: Join) -> dict[int, Comm]:
 
 def _communicating(join: Join) -> tuple[IntColumn, IntColumn]:
     """Return the communication kernels' positions in `gpu_row`, and the operator's name code for every event in it.
-    Kernels with the same name and operator have the same arguments in Kineto, so read only the first of them."""
+    Kernels with the same name and operator have the same argument names, so read only the first of them."""
     et, events, rows, parents = join.et, join.kineto.events, join.gpu_row, join.gpu_parent
     operator = et.name[join.nodes.node[parents]].astype(np.int64)
     operator[parents < 0] = -1

@@ -200,7 +200,7 @@ def _check_order(linked: Join, edges: IntColumn) -> None:
 
 # A shorter pause is host work between operators, not a wait for another thread.
 _IDLE_NS = 200_000
-# A thread waits for another thread only if the other one is busy for at least this share of the pause.
+# A thread waits for another thread only if the other one is busy for more than this share of the pause.
 _BUSY = 0.5
 
 

@@ -1,7 +1,7 @@
 """Find where kernels of compiled code and annotated graphs come from, based on Kineto's arguments and compiler files.
 
 Generated code calls its kernels in sequence, and Inductor numbers these calls (handles) as it writes them. In a trace,
-these calls are the outermost operators below `## Call CompiledFxGraph … ##`. C++ kernels are named
+these calls are the outermost operators below `## Call CompiledFxGraph … ##`. C++ kernels appear as
 `graph_0_cpp_fused_…` (only with `cpp.enable_kernel_profile`), Triton kernels have their own name, and kernels that
 PyTorch runs have the name of a PyTorch operator. Several calls can run the same kernel, and only their order
 distinguishes them. Therefore, the linker accepts a match only if the whole sequence agrees."""

@@ -139,7 +139,7 @@ def _launching_ops(
 
 @dataclass(frozen=True)
 class Join(TracePair):
-    """A matched pair of traces. Columns refer to GPU events and runtime calls by position in either trace's tables.
+    """A matched pair of traces with its GPU events and runtime calls. Columns have positions in either trace's tables.
     Every row of the linked trace has a *place*: ET nodes come first, then attached GPU events, then runtime calls."""
 
     match: Match  # maps each node in `nodes` to its linked call

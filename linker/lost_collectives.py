@@ -200,7 +200,7 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
 
 
 def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
-    """Return the issuing call's tensors that have the shapes in Kineto's event. If there are none, return all tensors
+    """Return the issuing call's tensors that have the shapes in Kineto's event. If any is missing, return all tensors
     that the call reads: in its second input (`(outputs, inputs, ...)`), or in its first if the second has none."""
     values, extents, types, *_ = decode_call(call).inputs
     each = [list(_tensors(*argument)) for argument in zip(values, extents, types, strict=False)]

@@ -51,7 +51,7 @@ class LinkOptions:
     """Options that change the result of `link`.
 
     Attributes:
-        annotation: every annotation with this string in its name ends an iteration; None detects the steps.
+        annotation: every event with this string in its name ends an iteration; None detects the steps.
         match: "auto", or the name of one method in `etplus.linker.match.METHODS`.
         exact_match: use only ids, sequence numbers and call order; skip tree matching.
         strict: leave ambiguous nodes unlinked and reject broken files.

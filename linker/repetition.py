@@ -44,7 +44,7 @@ _MIN_RIGHT = 0.99
 _MIN_REPEATED = 0.5
 # A trial is conclusive only if it has at least this many pairs. With fewer, one wrong pair would be more than 3%.
 _MIN_TRIED = 32
-# Without a conclusive trial, only runs of _LONG_RUN events are used, if they contain _NEARLY_ALL of the unknown ones.
+# Without a conclusive trial, only runs this long or longer are used, if they contain _NEARLY_ALL unknown events.
 _LONG_RUN, _NEARLY_ALL = 64, 0.9
 # Two events do different work if their durations differ by more than this factor and by more than 10 µs.
 # Short kernels may vary by a larger factor. Communication kernels are exempt, because they wait for other ranks.
@@ -283,7 +283,7 @@ def _trial(events: _Sequences) -> _Trial:
 
 
 def _trial_of(events: _Sequences, share: float, most: int) -> _Trial:
-    """Hide the launches of a share of the events (at most `most`), pair these events, and check the operators."""
+    """Hide the launches of a share of the events (at most `most` or 32), pair these events, and check the operators."""
     launched = np.sort(events.launched[events.event >= 0])
     count = min(max(most, _MIN_TRIED), int(len(launched) * share))
     hidden = (events.event >= 0) & (events.launched < launched[count]) if count else np.zeros(len(events.event), bool)

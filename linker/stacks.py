@@ -15,7 +15,7 @@ from ..trace.errors import UNREADABLE
 from ..trace.stacks import Codes, Stacks, stacks_of_tree
 from .join import Join
 
-# `enclosing_call` accepts an empty interval that begins just as a call ends, so intervals must be longer.
+# `enclosing_call` accepts an interval of up to 1 µs that begins just as a call ends, so intervals must be longer.
 _STRICT_NS = 1 << 20
 
 

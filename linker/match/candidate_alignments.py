@@ -28,7 +28,7 @@ DISAGREE, NAMES, NUMBERS = 0, 1, 2
 _MIN_DENSITY = 0.8
 # Minimum share of the shorter side that must be placed. A smaller match may be only one repeated layer.
 _MIN_OVERLAP = 0.3
-# Two threads run the same program if, in either one, at least this share of the calls has names found in the other.
+# Two threads run the same program if, in both, at least this share of the calls has names found in the other one.
 _MIN_COMMON_NAMES = 0.95
 # Minimum share of the calls with a common sequence number that must be placed. Every program counts from 0.
 _MIN_AGREEMENT = 0.8
@@ -42,10 +42,10 @@ _MAX_DIAGONALS = 64
 _MIN_BAND = 32
 # To limit the number of pairs, at most this many occurrences of a run vote if no run is unique.
 _MAX_REPEATS = 32
-# Another place is a rival if it has at least this share of the best place's calls.
+# A place is returned only if it has at least this share of the best place's calls.
 _NEARLY = 0.98
 _MAX_OCCURRENCES = 4096
-# Before the first anchor and after the last anchor, `text` may have up to this many extra calls.
+# Outside the anchors, `_unsure` also considers at least this many text calls beyond the outermost placed call.
 _SPARE = 8
 _FIRST_CHAR, _NO_CHAR, _LAST_CHAR = 0x10000, "\x01", 0x10FFFF
 

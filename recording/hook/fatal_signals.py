@@ -131,7 +131,7 @@ class FatalSignals:
             return
         self._leave_wakeup()
         with contextlib.suppress(OSError):
-            os.write(self._wakeup, b"\0")  # a forked process may hold the other end open
+            os.write(self._wakeup, b"\0")  # a forked process may also hold this end open, so closing it is not enough
         os.close(self._wakeup)
         self._wakeup = -1
 

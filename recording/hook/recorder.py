@@ -40,7 +40,7 @@ class StepRecorder:
         self._costs = ""
         self._kind = ""
         self._hooks = StepHooks(self._step_ended)
-        self._thread: int | None = None  # the thread that is recorded; only its forward passes are counted
+        self._thread: int | None = None  # the thread that is recorded; while recording, only its steps are counted
         self._profiler: Any = None
         self._step: Any = None  # the annotation that is open around the current step of the window
         self._observer: Any = None
