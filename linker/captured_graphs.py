@@ -59,7 +59,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A captured graph. `at`: positions of its launches in the capture; `launches`: kernel name codes, −1 if unknown."""
+    """A captured graph. `at`: its launches' positions in the capture; `launches`: kernel name codes, −1 if unknown."""
 
     capture: int
     ordinal: int

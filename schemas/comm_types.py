@@ -43,7 +43,7 @@ WORLD: Final[Group] = ("", ())  # the group of all ranks in the job
 # Matches host operators that transfer the data themselves. Operators named "nccl:…" only launch a kernel.
 HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc):\w+", re.ASCII)
 
-# Maps parts of kernel names to kinds of collectives. Longer parts come first, because they contain shorter ones.
+# Maps parts of names to kinds of collectives. Longer parts come first, because they contain shorter ones.
 _LONGER_FIRST = "ALL_REDUCE REDUCE_SCATTER ALL_GATHER ALL_TO_ALL BROADCAST BARRIER REDUCE GATHER SCATTER".split()
 _PARTS = {name.replace("_", "").lower(): COLLECTIVES[name] for name in _LONGER_FIRST}
 _POINT_TO_POINT = {"send": SEND, "isend": SEND, "recv": RECV, "irecv": RECV, "recvanysource": RECV}
@@ -51,7 +51,7 @@ _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
 
 def collective_type(comm: Comm, name: str) -> int | None:
-    """Return the CollectiveCommType, SEND or RECV that the name of a kernel or host operator implies; None if unknown.
+    """Return the CollectiveCommType, SEND or RECV that a communication's metadata or name implies; None if unknown.
 
     RCCL may run any collective in `ncclDevKernel_Generic`. Without metadata, a `SendRecv` kernel may be an all-to-all.
     """

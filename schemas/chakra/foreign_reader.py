@@ -162,7 +162,7 @@ class _Waits:
             self.called.append(node.id)
 
     def edges(self) -> IntColumn:
-        """Return the distinct edges between node ids. Callers on the host have no edges to their callees."""
+        """Return the distinct edges between node ids. Only callers on the device have edges to their callees."""
         ids = np.frombuffer(self.ids, np.int64)
         source, target = self.pairs(callers_on_host=False)
         found = np.column_stack([ids[source], ids[target], _kinds(np.frombuffer(self.lanes, np.int64), source, target)])
