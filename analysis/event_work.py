@@ -51,9 +51,9 @@ class Work:
     """FLOPs and bytes of GPU events, with one entry per event of `Trace.gpu`.
 
     An operator's work is assigned to its longest GEMM, convolution or attention kernel (judging by the name). If there
-    is no such kernel, the work is assigned to the longest kernel. There are two exceptions: the backward of a
-    convolution shares its work between two kernels, and an expert layer shares its work among the kernels that compute
-    its GEMMs. The events' work always adds up to the work of their operator."""
+    is no such kernel, the work is assigned to the longest kernel. Several kernels share the work of the backward of a
+    convolution, of an expert layer, of attention over a paged cache, and of an operator that launches the same main
+    kernel several times. The FLOPs of the events add up to the FLOPs of their operator."""
 
     flops: IntColumn  # −1 if the FLOPs are unknown, or if they are assigned to another kernel of the operator
     bytes: IntColumn  # −1 if unknown or assigned to another kernel; a lower bound if they depend on unrecorded data
@@ -62,7 +62,7 @@ class Work:
     dtypes: list[str]
     call: IntColumn  # the call that has the FLOPs; if they are unknown, the launching call; −1 if there is none
     operator_ns: IntColumn  # part of the operator's kernel time, in proportion to the FLOPs; 0 if the FLOPs are unknown
-    counted: Mask  # True if the operator that launched the event has known FLOPs or bytes
+    counted: Mask  # True if the event's operator has known FLOPs or bytes (for copies: if the size is recorded)
     elements: IntColumn  # the longest kernel has the `element_flops` of its call; other events have −1
     elements_ns: IntColumn  # the longest kernel has the total kernel time of its call; other events have 0
     notes: tuple[str, ...] = ()  # sentences that explain why work is unknown

@@ -291,7 +291,7 @@ def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
 def job_collectives(
     ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
 ) -> tuple[Table[JobCollective], Table[RankLateness]]:
-    """Return the collectives by time, and the ranks by lateness, latest first; both are empty if times are missing.
+    """Return the collectives by time, and the ranks by the wait that they caused; both are empty if times are missing.
 
     Args:
         offsets: maps a rank to the time (ns) by which its clock is ahead. By default, they are derived from the

@@ -264,8 +264,8 @@ def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str,
 def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> IntColumn:
     """Return the minimum time (ns) that every GPU event needs at the peak FLOP/s and at the peak bandwidth.
 
-    The minimum never exceeds the event's duration. The minimum is −1 for cached data, for copies over a bus, and if the
-    FLOPs, the bytes or the peak are unknown."""
+    The minimum never exceeds the event's duration. Copies and cached data have no minimum for their bytes. The minimum
+    is −1 if neither FLOPs nor bytes have a minimum, or if the FLOPs are known but their peak is unknown."""
     work, devices = work or work_of_events(trace), find_devices(trace) if devices is None else devices
     gpu, bounds = trace.gpu, np.full(len(trace.gpu), -1, np.int64)
     in_memory = from_memory(trace, work.bytes, devices) & ~trace.is_copy

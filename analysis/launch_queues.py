@@ -39,7 +39,9 @@ class IdleCauses(Row):
     stream: int = column("number", "Stream number.")
     host_wait_ns: int = column("ns", "Idle time in gaps that began before the next event was launched.", "host")
     host_waits: int = column("count", "Number of gaps that host_wait_ns covers.")
-    kernel_wait_ns: int = column("ns", "Idle time in other gaps that do not exceed the usual launch delay.", "kernel")
+    kernel_wait_ns: int = column(
+        "ns", "Idle time in other gaps that are shorter than 30 µs, a usual gap between kernels.", "kernel"
+    )
     kernel_waits: int = column("count", "Number of gaps that kernel_wait_ns covers.")
     other_ns: int = column("ns", "Idle time in all other gaps, for example waits for other streams.")
     others: int = column("count", "Number of gaps that other_ns covers.")

@@ -95,7 +95,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
         instances[row], count[row] = len(names), np.count_nonzero(annotated_at == row)
     from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
     region = nearest(owner.call, calls.parent, is_region)
-    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # none before the trace
+    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # none is open before the trace
     within = np.flatnonzero(from_call & ~(by_annotation & (owner.repetition > 0)))
     within_place, dur = place[owner.call[within]], trace.gpu.dur[within]
     own, again = (sums(within_place, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))

@@ -22,7 +22,7 @@ class _Rates:
     prefill_tokens: int | None
     decode_tokens: int | None
     time_ns: int
-    wait_ns: int | None  # total time that requests waited for their tokens; None if the number of tokens is unknown
+    wait_ns: int | None  # total time that decode requests waited for tokens; None if their number is unknown
 
     @derived("tokens", "tokens/s")
     def tokens_per_second(self) -> float | None:

@@ -26,7 +26,7 @@ class TopRow(Row):
 
     @derived("ns", "mean")
     def mean_ns(self) -> float | None:
-        """Mean GPU time per event, or mean CPU time if there is no GPU time."""
+        """Mean GPU time, or mean CPU time if there is no GPU time."""
         return (self.device_ns or self.host_ns) / self.count if self.count else None
 
 

@@ -62,7 +62,7 @@ class DiffRow(Row):
 
 @dataclass(frozen=True)
 class Difference(Suggests):
-    """A comparison of two traces. The rows of every table are sorted by change, greatest first."""
+    """A comparison of two traces. Operators, kernels and times by phase are sorted by change, greatest first."""
 
     a: str
     b: str

@@ -114,8 +114,8 @@ class Candidate:
     interventions: tuple[Intervention, ...] = field(default=())
     low: float = 1.0  # `low` and `high` bound the time that the fix really saves, as shares of the replayed gain
     high: float = 1.0
-    least_share: float = 0.01  # the finding is reported if the time at stake is at least this share of the makespan
-    least_gain: float = 0.01  # the finding is reported if the replayed gain is at least this share of the makespan
+    least_share: float = 0.01  # the finding is reported only if the time at stake is this share of the makespan
+    least_gain: float = 0.01  # the finding is reported only if the replayed gain is this share of the makespan
 
     __repr__ = brief
 

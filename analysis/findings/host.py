@@ -20,7 +20,7 @@ from .proofs import quoted
 from .ranks_of_case import OfWorstRank, RankOfCase
 
 LATE_START = 0.02  # minimum idle time before the first GPU event, as a share of the makespan
-LEAST_LATE_NS = 1_000_000  # minimum idle ns before the first GPU event; while recording, its launch takes up to 1 ms
+LEAST_LATE_NS = 1_000_000  # minimum idle ns before the first GPU event; up to 1 ms passes before the first launch
 # Minimum idle time after the last GPU event, as a share of the makespan. Metrics and the profiler always take time.
 LATE_FINISH = 0.05
 # Minimum time that the device waits for launches, as a share of the makespan. Short waits at a step's start are normal.
@@ -204,7 +204,7 @@ def _cause_of_gap(trace: Trace, event: int, begin: int) -> tuple[str, str, IntCo
 
 
 def calls_once(trace: Trace, name: str) -> bool:
-    """Return whether one call with this name takes over ten times the median, which suggests a cost of first use."""
+    """Return whether the name has one call, or a call that takes over ten times the median: a cost of first use."""
     mine = trace.calls.name == trace.name_codes[name]
     taken = trace.calls.dur[mine]
     return len(taken) < 2 or bool(taken.max() > 10 * np.median(taken))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
 _LEAST_NS = 20_000  # The start and tail of a shorter kernel distort its rate.
-_SLOWER = 0.5  # A call is slow at or below this share of the best rate; caches and clocks cause smaller differences.
+_SLOWER = 0.5  # A call is slow below this share of the best rate; caches and clocks cause smaller differences.
 _LEAST_SHARE_OF_PEAK = 0.5  # minimum share of the peak bandwidth (if the peak is known) that the best rate must reach
 _CACHED_BYTES = 64 << 20  # If the cache size is unknown, smaller transfers are assumed to be cached.
 

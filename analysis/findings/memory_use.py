@@ -29,7 +29,7 @@ _ALLOCATES = re.compile(
 )
 # Minimum host time of these calls, as a share of the makespan. Device idle time is not included.
 _LEAST_HOST = 0.005
-_NEARLY_FULL = 0.9  # above this share of reserved memory, allocators free and retry, and fragmentation matters
+_NEARLY_FULL = 0.9  # if this share of the memory is reserved, allocators free and retry, and fragmentation matters
 # Minimum share of reserved memory that is unused at the peak. Rounding to 2 and 20 MB leaves up to 10% unused.
 _FRAGMENTED = 0.2
 # Minimum share of the peak that was allocated during the trace. Serving engines reserve their cache at startup instead.

@@ -26,7 +26,7 @@ PADDED = 0.1
 # In steps with graphs: minimum idle share of the time from the first to the last GPU event.
 # If an engine prepares the next step while the device works, the idle share stays lower.
 GAPS = 0.1
-KNOWN = 0.8  # the roofline is meaningful only if bounds are known for at least this share of the decode time
+KNOWN = 0.8  # the roofline is meaningful only if bounds are known for at least this share of the decode GPU time
 FAR = 0.4  # Decode below this share of the roofline is slow. Paged attention and small kernels never reach the peak.
 REACHED = 0.7  # With large batches, tuned decode reaches this share of the roofline; the replay scales kernels to it.
 _GRAPH_LAUNCH = re.compile("GraphLaunch")

@@ -27,7 +27,7 @@ LATE_FROM = 0.5  # A rank becomes late at the first collective where others wait
 # If a rank differs from other ranks in more than this share of its calls and GPU events, `UnlikeWork` reports it.
 UNLIKE = 0.1
 UNEXPLAINED = 0.05  # minimum wait, as a share of the makespan, to report a straggler without a known cause
-_MOST_NAMED = 3  # maximum number of causes to replay; each is replayed separately
+_MOST_NAMED = 3  # maximum number of causes to change separately in the replay; more causes share one change
 _NAME = 60
 
 

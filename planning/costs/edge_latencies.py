@@ -47,7 +47,7 @@ class EdgeLatencies(msgspec.Struct, frozen=True):  # all durations are in ns
 
 @dataclass(frozen=True)
 class Places:
-    edges: IntColumn  # edges of GPU events and collectives; if there are no GPU events, edges of operator self times
+    edges: IntColumn  # edges of GPU events and collectives, and of operator self times if there are no GPU events
     place: list[str]  # for each edge, its key in `EdgeLatencies.places`
     iteration: IntColumn  # for each edge, its iteration
 

@@ -69,7 +69,7 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     )
 
 
-_SAME_JOB = 0.5  # Two traces belong to the same job if at least this share of their distinct events occurs in both.
+_SAME_JOB = 0.5  # Two traces belong to the same job if more than this share of their distinct events occurs in both.
 
 
 def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:

@@ -171,7 +171,7 @@ class PricedKernel:
 
 
 def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[PricedKernel, ...]:
-    """Return one row per distinct GPU event in the chosen iterations, longest predicted time first."""
+    """Return one row per distinct GPU event in the chosen iterations or without a row, longest predicted time first."""
     groups: dict[Task, list[int]] = {}
     for event, (task, row) in enumerate(zip(pricing.tasks, trace.gpu.source.tolist(), strict=True)):
         if row < 0 or of_row[row] >= 0:

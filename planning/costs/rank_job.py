@@ -293,7 +293,7 @@ class RankJob:
         return float(path.lag[edge][predicted].sum() / whole) if whole else 0.0
 
     def kernel_times(self) -> tuple[float, float, float, float]:
-        """Return the measured, predicted, lowest and highest total time of the GPU events in the iterations, in ns."""
+        """Return total times (ns) of GPU events in the iterations: measured, predicted, and both ends of the range."""
         source = self.trace.gpu.source
         counted = np.flatnonzero((source >= 0) & (self.of_row[source] >= 0))
         each = self.gpu_ns, self.pricing.times, *drawn_in(self.pricing, counted.tolist())
@@ -322,7 +322,7 @@ class RankJob:
 
     def kernels(self) -> tuple[PricedKernel, ...]:
         trace = with_unattached(self.trace) if self.split is None else self.trace
-        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # unattached events now have rows
+        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # also price unattached events
         return kernel_rows(pricing, trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:

@@ -91,7 +91,7 @@ class Costs:
         devices: device records by name.
         order: names of the models, in the order they are tried.
         beyond: right after "measured", try "grown" for larger sizes and "between" for sizes between measured sizes.
-        GPU events use "grown" only if there is no utilization model, because that model already depends on size.
+            GPU events use "grown" only if there is no utilization model, because that model depends on size.
         fitted: models that were already fitted on these tasks.
     """
 

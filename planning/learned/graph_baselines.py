@@ -26,7 +26,7 @@ def log_times(graphs: Sequence[GraphArrays]) -> Floats:
 
 
 def baselines(train: Sequence[GraphArrays], held: Sequence[GraphArrays]) -> dict[str, Floats]:
-    """Fit the baselines on `train`, and map each baseline to its predicted times of the graphs in `held`.
+    """Fit the baselines on `train`, and map each baseline to its predicted times of the runs of `held`.
 
     The baselines are the mean time, and a ridge regression on graph totals, opcode counts and the configuration.
     """

@@ -56,7 +56,7 @@ class GraphBatch:
 
     @property
     def work(self) -> int:
-        """Number of rows that the network computes; the computation time is proportional to it."""
+        """Number of rows in the last layer; the computation time is about proportional to it."""
         return int(self.rows[:, -1].sum())
 
 

@@ -104,7 +104,7 @@ def operator_of(call: Call) -> Any:
 
 
 def bind(operator: Any, call: Call, tensors: list[torch.Tensor], device: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return positional and keyword arguments. The names in torch's schema of the operator decide which is which."""
+    """Return positional and keyword arguments, matched by name with torch's schema of the operator."""
     given = dict(zip(call["names"], call["args"], strict=False))
     schema = operator._schema
     unknown = [name for name in given if name not in {one.name for one in schema.arguments}]

@@ -156,7 +156,7 @@ def _best(tokens: _Tokens, least: float, *, strict: bool = False) -> _Repetition
     Args:
         least: minimum number of elements per block; 0 for the first search.
         strict: reject repetitions with more live activations between blocks than before the first block. If False,
-        accept them for three or more multi-layer blocks, because exits and skip connections keep activations live.
+            accept them for three or more multi-layer blocks: exits and skip connections keep activations live.
     """
     best: tuple[tuple[int, int], _Repetition] | None = None
     for period in _periods(tokens):

@@ -228,7 +228,7 @@ class _Walk:
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
             self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
-            if within is not None:  # the call created the tensor, because it is not an input
+            if within is not None:  # the enclosing call created the tensor, because it did not receive it
                 within.append(shape)
         else:
             shape = held.shape
