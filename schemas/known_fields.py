@@ -307,7 +307,7 @@ def hashed_names(value: Any) -> Any:
 
 
 def _hashed_values(value: Any) -> Any:
-    """Hash the string arguments of an operator, except strings that contain a number."""
+    """Hash the string arguments of an operator, except strings that consist of numbers."""
     if isinstance(value, list):
         return list(map(_hashed_values, value))
     if not isinstance(value, str) or _NUMBERS.fullmatch(value):

@@ -25,7 +25,7 @@ _CONTINUED = 0x80  # All bytes of a varint except the last have this bit.
 
 
 class _Groups(dict[int, bytes]):
-    """Maps fourteen bits of a number to two bytes of a varint. The bit `_MORE` means that more bits follow."""
+    """Maps fourteen bits of a number to bytes of a varint. The bit `_MORE` means that more bits follow."""
 
     def __missing__(self, bits: int) -> bytes:
         low, high, more = bits & 0x7F, bits >> 7 & 0x7F, bits >> _BITS
@@ -68,7 +68,7 @@ def varints(values: IntColumn) -> Cells:
 
 
 def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """Encode `head` and a number for messages in `present`. `length_at` is the position of a length byte in `head`."""
+    """Encode `head` and a number for messages in `present`. `length_at`: position of a length byte in `head`, or 0."""
     if not present.any():
         return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
     number = varints(values)

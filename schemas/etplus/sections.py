@@ -101,7 +101,7 @@ def read_generated(file: str, text: bytes, ids: IntColumn) -> GeneratedKernels:
 
 
 class Counterpart(msgspec.Struct, gc=False, frozen=True):
-    """The `counterpart` member of a GPU event. `node` is the id of a later GPU node that repeats the same work."""
+    """The `counterpart` member of a GPU event. `node` is the id of a GPU node that repeats the same work."""
 
     node: _Id
     same_module: bool = False

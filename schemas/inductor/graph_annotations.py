@@ -41,7 +41,7 @@ def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
 
 
 def annotation_of(value: Any) -> NodeAnnotation:
-    """Read an annotation. In a list of objects, later objects override earlier ones. A string contains no module."""
+    """Read an annotation. In a list of objects, later objects override earlier ones. Strings are ignored."""
     known: dict[str, Any] = {}
     for part in value if isinstance(value, list) else [value]:
         known |= part if isinstance(part, dict) else {}

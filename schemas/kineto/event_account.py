@@ -108,7 +108,7 @@ def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> 
     """Remove duplicate events from the tables, and return the number of removed events.
 
     Duplicates differ at most in the recorder's ids. A recursive call under 1 µs differs from its caller only in the
-    recorder's ids, so calls without a correlation must have the same ids. Other duplicates have identical bytes.
+    recorder's ids, so calls without a correlation must have the same ids. Other events must have identical bytes.
     """
     rows = _suspects(tables["events"], _PLACE)
     events, count = {key: column[rows] for key, column in tables["events"].items()}, 0

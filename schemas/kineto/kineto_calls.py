@@ -47,8 +47,8 @@ def enclosing_call(
 ) -> IntColumn:
     """For each interval, return the innermost `wanted` call that is open when the interval starts; −1 if none is open.
 
-    A call that ends when an empty interval starts is still open. Older files truncate times to µs, so the last launch
-    in a call may seem to begin when the call ends.
+    A call that ends when an interval of at most 1 µs starts is still open. Older files truncate times to µs, so the
+    last launch in a call may seem to begin when the call ends.
     """
     at = np.full(len(ts), -1, np.int64)
     for (code,), here in grouped(thread):

@@ -1,7 +1,7 @@
 """Open exports of Nsight Systems as read-only SQLite databases, and read rows in blocks as numpy columns.
 
-A missing table is treated as empty. Columns differ between versions, so only columns that every reader needs are
-required. Source: "SQLite Schema Reference" of the Nsight Systems User Guide,
+A missing table is treated as empty. Columns differ between versions, so columns that readers can do without are
+optional. Source: "SQLite Schema Reference" of the Nsight Systems User Guide,
 https://docs.nvidia.com/nsight-systems/UserGuide/index.html.
 """
 

@@ -15,7 +15,7 @@ LIMIT = "ETPLUS_MEMORY_LIMIT"
 """Environment variable with the memory that a process may use, such as 512MB or 8 GB."""
 _UNITS = {f"{unit}{i}": (1024 if i else 1000) ** k for k, unit in enumerate(("", *"kmgt")) for i in ("", "i")}
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
-# Gzip can expand data 1000 times, but traces expand only 10 to 40 times. An input that expands more is suspicious.
+# Gzip can expand data 1000 times, but traces expand only 10 to 40 times. A factor above this limit is suspicious.
 _GROWTH = 200
 _STRETCH = 1 << 16  # This many bytes of gzip are checked together; writers start deflate blocks at least this often.
 _GROWN = 1 << 25  # number of suspicious bytes to tolerate, because reading them takes only seconds
