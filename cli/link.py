@@ -279,7 +279,7 @@ def facts_of_run(
 
     Args:
         ops: for each rank, the number of ET operators: "total", "linked" and "certain". Every rank must reach the
-    limits.
+            limits.
         started: value of `perf_counter` when the run started.
     """
     ranks = list(ops)

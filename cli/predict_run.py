@@ -45,7 +45,7 @@ Exit status: 0 predicted; 2 bad input, or an interval wider than a factor of 2;
 
 
 class _Gpu(argparse.Action):
-    """Parses the name of the GPU to predict for, or the index of a GPU in the input."""
+    """Parses the name of the GPU to predict for, or the number of a GPU in the input."""
 
     def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
         setattr(namespace, "gpu" if values.isdecimal() else self.dest, int(values) if values.isdecimal() else values)

@@ -313,7 +313,7 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 
 @dataclass(frozen=True)
 class JobTimes:
-    """Start times of a job's ranks. Clocks are aligned so that each collective ends at the same time on all ranks."""
+    """Start times of a job's ranks. Collectives end at about the same time on all ranks, so they align the clocks."""
 
     ranks: Mapping[int, RankRecording]
 

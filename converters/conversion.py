@@ -39,7 +39,7 @@ def convert(
     """Convert traces to another format. Either all output files appear, or none of them does.
 
     Args:
-        sources: traces, or files for `etplus.load`. Several inputs must be the ranks of one job (see `Traces`).
+        sources: traces, or files for `etplus.load`. Several are the ranks of one job, except for "npz" (see `Traces`).
         output: the output file, or a prefix to which ".<rank>.et" is added if each rank gets its own file.
         to: the name of a format (see `exporters`). By default, the suffix of the output selects the format.
         options, settings: the format's options, as an object or as keywords such as `max_nodes=60`.

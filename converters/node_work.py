@@ -138,7 +138,7 @@ def roofline_work(
     flops: IntColumn, size: IntColumn, micros: IntColumn, bandwidth: float
 ) -> tuple[IntColumn, IntColumn]:
     """Return `num_ops` and `tensor_size` for all nodes. A roofline simulation needs both for every node.
-    If FLOPs are unknown, they are set to 1, so that the node is memory-bound. If bytes are unknown, they are set to the
+    If FLOPs or bytes are unknown, FLOPs are set to 1, so that the node is memory-bound. Unknown bytes are set to the
     bytes that memory can move at `bandwidth` (GB/s) in the measured time (at least 1 ns)."""
     measured = np.minimum(np.ceil(np.maximum(micros * 1000.0, 1) * bandwidth), _MAX_BYTES).astype(np.int64)
     known = size > 0

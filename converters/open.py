@@ -187,7 +187,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
             if not isinstance(trace, Trace):
                 raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; tell the plugin's authors")
             return trace
-    return _Timeline().read(opened)  # If the format is unknown, `read` raises an error.
+    return _Timeline().read(opened)  # This reads streams, and raises an error if the format is unknown.
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:

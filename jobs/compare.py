@@ -23,7 +23,7 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
 def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges | JobDifference:
     """Compare two traces by source line, operator, kernel and call path, and explain what became slower.
 
-    If `a` or `b` is a job, compare two jobs, first rank by rank and then all ranks together.
+    If `a` or `b` is a job, compare two jobs, both rank by rank and all ranks together.
 
     Args:
         a, b: traces, jobs, or sources that `load` reads.

@@ -337,7 +337,7 @@ def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
 
 
 def names_a_job(source: Any) -> bool:
-    """Return True if a source is a list, a pattern, or a folder that contains several traces."""
+    """Return True if a source is a list, a pattern, a job report, or a folder that is not itself one trace."""
     if isinstance(source, (list, tuple)):
         return True
     if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, FileRank, InputPair)):

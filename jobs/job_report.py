@@ -69,7 +69,7 @@ class Lateness(RecordStruct, frozen=True):
     """A row of the table of stragglers."""
 
     rank: int
-    collectives: int  # number of the rank's matched collectives in groups of two or more ranks
+    collectives: int  # number of the rank's matched synchronizing collectives in groups of two or more ranks
     last: int  # number of collectives at which this rank arrived last (lowest rank on ties)
     caused_ns: int  # total time that other ranks waited at these collectives
     waited_ns: int  # total time that this rank waited for other ranks

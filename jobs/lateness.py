@@ -82,7 +82,7 @@ class CausedWaits(NamedTuple):
 
 
 def caused_waits(rank: int, matched: Sequence[Matched], offsets: Mapping[int, int]) -> CausedWaits:
-    """Return the waits that a rank caused. The first one is skipped: ranks start recording at different times."""
+    """Return the waits for a rank, without the job's first collective: ranks start recording at different times."""
     first = min((int(group.start[:, 0].min()) for group in matched if len(group.start)), default=0)
     parts = [np.zeros((0, 3), np.int64)]
     for group in matched:

@@ -198,7 +198,7 @@ _MAX_CHOICES = 4_000_000
 
 @dataclass(frozen=True)
 class CollectiveSequence:
-    """The collectives of one group on one rank, in launch order."""
+    """The collectives of one group on one rank, in the order of `RankCommunications`."""
 
     row: IntColumn  # position in the rank's `RankCommunications`
     kind: IntColumn  # this column and all following columns are copied from `RankCommunications`
@@ -291,7 +291,7 @@ def _settle_by_time(places: IntColumn, a: IntColumn, b: IntColumn, a_end: IntCol
 
 
 def _nearest(a: IntColumn, b: IntColumn) -> tuple[int, IntColumn, IntColumn]:
-    """Pair all entries of the shorter column with entries of the longer one. Return the total distance and pairs."""
+    """Pair the entries of the shorter column with entries of the longer one. Return the least distance and pairs."""
     if len(a) > len(b):
         least, right, left = _nearest(b, a)
         return least, left, right

@@ -22,7 +22,7 @@ from ..trace.printable import csv_cell, few, text_of_cell
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_MAX_UNKNOWN = 1024  # Elimination takes quadratic time, so it is skipped if there are more files.
+_MAX_UNKNOWN = 1024  # Elimination takes quadratic time, so it is skipped for more files than this.
 
 
 @dataclass(frozen=True)

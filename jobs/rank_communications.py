@@ -46,6 +46,6 @@ def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunicati
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
-    """Return the communications of a rank. Messages to unknown peers are left out. `unknown` adds unknown kinds."""
+    """Return the communications of a rank. Messages with unknown peers are left out. `unknown` adds unknown kinds."""
     groups, columns = communication_columns(trace, unknown=unknown)
     return RankCommunications(groups, **dict(zip(COLUMNS, columns, strict=True)), times_recorded=trace.times_recorded)

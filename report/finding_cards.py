@@ -31,8 +31,8 @@ def cards_of(
 
     Returns:
         `Findings.to_dict()` with two additions: `none_reason`, and `command` for each finding. This is the shell
-    command that prints the finding's gain, or "" if no command does. Times in `where` count from the start of the
-    page's timeline."""
+        command that prints the finding's gain, or "" if no command does. Times in `where` count from the start of the
+        page's timeline."""
     traces = [analysis.trace for analysis in analyses]
     case = Case(traces, analyses=analyses, devices=devices, replays=replays, shells=shells)
     found = find_findings(case)

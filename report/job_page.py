@@ -23,7 +23,7 @@ from .report_html import RankReport, rank_report, report_html
 # The page of a large job shows this many ranks in detail.
 SHOWN = 12
 _ROWS = {"ranks": 20_000, "stragglers": 20_000}
-# On the page of a large job, each table about all ranks has at most this many rows.
+# On the page of a large job, each table that `_ROWS` does not list has at most this many rows.
 _OTHER_ROWS = 300
 
 
@@ -40,7 +40,7 @@ def ranks_html(
 
     Args:
         analyses: one analysis per rank. They are read one at a time, and kept only if the page needs them to find
-    problems.
+            problems.
         count: number of ranks.
         devices: user-defined devices, see `Case`.
         shells: each trace's name in commands that run in the page's folder; by default, its relative path.

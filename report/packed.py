@@ -53,7 +53,7 @@ def pack(fields: list[Field], columns: Mapping[str, npt.NDArray[np.integer]]) ->
 
     Args:
         columns: arrays of integers, keyed by column name. They must have the same length, and their |values| and
-    differences must be below 2**63."""
+            differences must be below 2**63."""
     planes = []
     for field in fields:
         whole: IntColumn = columns[field.name].astype("<i8")

@@ -29,7 +29,7 @@ _LONG_TABLES = (
 _STEPS = 20
 _STEPS_OF_A_JOB = 60
 _LEAST_STEPS = 4
-# Each table of steps may have this many rows, divided among all steps. Each step has `_LEAST_ROWS_OF_A_STEP` or more.
+# A table may have this many rows in all steps together, but at least `_LEAST_ROWS_OF_A_STEP` rows in each step.
 _ROWS_OF_STEPS = 1_000
 _LEAST_ROWS_OF_A_STEP = 40
 _BOXES_OF_A_STEP = 200

@@ -33,7 +33,7 @@ _LEAST_BLOCKS = 2_000
 _BOXES = 4_000
 _BOXES_OF_A_JOB = 12_000
 _LEAST_BOXES = 200
-# The chart of a counter has at most this many points. On a job's page, the chart has fewer.
+# The chart of a counter is reduced to this many time spans. On a job's page, it has fewer time spans.
 _SPANS = 600
 _LEAST_SPANS = 60
 

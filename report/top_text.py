@@ -33,7 +33,7 @@ def render(
     rows = [row for row in rows if (row.device_ns if on_gpu else row.host_ns)]
     others = [other for other in TOP_BY if other != by]
     lines = [_busy(analyses), *serving_lines(analyses, width)]
-    for count in range(len(others), 0, -1):  # List all other values of --by that fit on the line, but at least one.
+    for count in range(len(others), 0, -1):  # List as many other values of --by as fit on the line.
         hint = f"--by {', '.join(others[:count])}"
         if len(lines[0]) + 2 + len(hint) <= width:
             lines[0] += f"{hint:>{width - len(lines[0])}}"

@@ -57,7 +57,7 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
 
     The launch latency is the median over events on idle streams. The first event of a stream is used only if there are
     no other events, because its latency includes module loading. The gap is the median over events that were launched
-    before their predecessor ended.
+    more than a launch latency before their predecessor ended.
 
     Example:
         >>> from etplus import build_graph

@@ -28,7 +28,7 @@ def scale(
     """Multiply the times of the given rows (host work of calls, GPU events, and communications) by a factor.
 
     Pauses and host work outside calls are also scaled if they precede rows in the mask `gaps`. If `gaps` is True, the
-    mask has all rows on the ranks of `rows`. If `during` is given, only host work that ends in this span is scaled.
+    mask has all rows on the ranks of `rows`. If `during` is given, host work is scaled only if it ends in this span.
     """
     edges, kind = graph.edges, graph.edges.kind
     not_host_work = graph.column("kind") == GPU

@@ -49,8 +49,8 @@ _COMPUTES = re.compile(r"(?!_?c10d)\w+::(?!engine)|.*Backward\d+$|.*AccumulateGr
 def with_settled_ends(trace: Trace) -> Trace:
     """If a caller resumed before the recorded end of its collective, move this end to the time when the caller resumed.
 
-    The wait for a collective is the longest pause that ends at most 5 ms before the collective. Pauses are ignored if
-    another collective ended just before their end, or if the collective ended during a longer pause.
+    The wait for a collective is the longest pause that ends at most 5 ms before the collective. The end is not moved
+    if another collective ended just before this pause ended, or if the collective ended during a longer pause.
     """
     points = GraphEvents.of(trace)
     rows = points.host_comm

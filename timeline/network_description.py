@@ -167,7 +167,7 @@ class Network:
 
 
 def _hops(around: int, places: Sequence[int]) -> int:
-    """Return the maximum number of links between places that are neighbors in the list, but at least 1."""
+    """Return the maximum number of links between successive places (the last precedes the first), but at least 1."""
     return max(1, *(min(abs(b - a), around - abs(b - a)) for a, b in pairwise([*places, places[0]])))
 
 

@@ -32,7 +32,7 @@ class Rendezvous:
     early_ns: tuple[int, ...]  # for each rank, the time from when it is ready to its recorded start
     on_host: bool = False
     message: bool = False
-    sent_ns: int = -1  # time that sending a host message takes; −1 if it ends before the receiver starts
+    sent_ns: int = -1  # ns after both ranks start until the sender of a host message ends; −1 if it ended before
 
     @property
     def blocked(self) -> list[tuple[int, int, int, int]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .replay_ranks import AnswerRange
     from .untraced import UntracedAnswer
 
-# What-ifs are unreliable if the error of the unchanged replay exceeds `UNRELIABLE`, and they fail above `REFUSED`.
+# If the unchanged replay's error exceeds `UNRELIABLE`, what-ifs are unreliable. Above `REFUSED`, they need --force.
 UNRELIABLE, REFUSED = 0.01, 0.05
 
 
@@ -97,7 +97,7 @@ def start_error_ns(replay: Replay) -> float | None:
 @dataclass(frozen=True)
 class LaneTime:
     name: str  # "stream 7" or "thread 1"
-    busy_ns: int  # the trace has no annotations
+    busy_ns: int  # time covered by events or calls, but not by annotations
     measured_busy_ns: int
 
     __repr__ = brief
