@@ -109,7 +109,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The prediction of a trace and its outcome: given, marked or refused."""
+    """The prediction of a trace. `outcome` also tells if the host limits the trace."""
 
     subject: Subject
     host: Host

@@ -108,7 +108,7 @@ GPU_PAIRS: dict[str, Program] = {
 }  # fmt: skip
 
 NETWORK = Network(bandwidth=50, latency=8_000)
-"""The bandwidth is 50 GB/s, and each ring step takes 8 µs."""
+"""The bandwidth is 50 GB/s, and each ring step has a latency of 8 µs."""
 
 
 def _pair(before: dict[str, Any], after: dict[str, Any], late: int | None = None) -> dict[bool, Job]:

@@ -298,7 +298,7 @@ def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
 
 
 def _callers(node: OutputNode, output: Output) -> set[int]:
-    """Return the parents of a device node. If a parent is a runtime node, also return the parents of that node."""
+    """Return the parents of a device node. If a parent is on the host, also return its parents."""
     found: set[int] = set()
     for parent in node.parents:
         found.add(parent)

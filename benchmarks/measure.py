@@ -6,9 +6,9 @@
     python benchmarks/measure.py repro TRACE… --count 100            # run scripts of random operators
 
 Needs PyTorch. The script uses one thread. Other work on the machine distorts all results. The speed of a shared machine
-varies from second to second. Therefore, `programs` alternates between recordings at the two batch sizes, and measures
-operators in between. `programs` predicts each recording at the larger batch size from the recording before it, and
-prints median errors.
+varies from second to second. Therefore, `programs` alternates between recordings at the two batch sizes. Then it
+measures operators, predicts each recording at the larger batch size from the recording before it, and prints median
+errors.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False)
 
 
 def score(kineto: bytes, et: Path | None = None, share: float = HIDDEN, *, rocm: bool = False) -> Score | None:
-    """Hide launches, link the remaining trace, and compare it with the complete one. Return None if no kernel has a
-    launch."""
+    """Hide launches, link the remaining trace, and compare it with the complete one. Return None if no kernel has an
+    operator."""
     document = orjson.loads(gzip.decompress(kineto) if kineto[:2] == b"\x1f\x8b" else kineto)
     whole = with_unattached(link(et, orjson.dumps(document)))
     if not np.any(whole.gpu.call >= 0):

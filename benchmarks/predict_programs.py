@@ -9,7 +9,7 @@ the machine hardly affect these medians.
 Shapes: for every two recordings of a program that differ in a single size, the benchmark derives shapes from the first
 recording. The benchmark counts the calls that have the same shapes in the second recording. Times: the benchmark fits a
 model on recordings at two batch sizes. The model predicts a batch size between them from each of the two recordings.
-The prediction or its 80% interval must be between the times that the model predicts for the two sizes.
+The prediction must be between the times at the two sizes, or its 80% interval must overlap this range.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class MarkedIterations:
         return find_outliers(trace, self.of_row, self.times(trace.nodes.ts, trace.nodes.end), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
-        """Return iteration times in ns. Each starts when the host has begun it and the device has ended earlier ones."""
+        """Return iteration times in ns. Each starts when the host begins it and the device has ended earlier ones."""
         last = self.of_row == len(self) - 1
         over = end[self.mark[-1]] if self.steps else end[last & (self.trace.nodes.kind == CPU)].max()
         bound = np.append(start[self.mark], over)

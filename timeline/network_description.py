@@ -28,7 +28,7 @@ _EXAMPLE = "for example bandwidth=25,latency=5us (GB/s and latency per rank), op
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Ratio of measured to modeled time for a kind of communication and sizes from `over_bytes` to the next class."""
+    """Measured time / modeled time of a kind of communication, for sizes above `over_bytes` up to the next class."""
 
     kind: int
     over_bytes: int
