@@ -54,7 +54,7 @@ def test_a_removed_collective_is_named_by_its_place(data: st.DataObject) -> None
     gaps = draw(st.lists(st.integers(1000, 9000), min_size=length, max_size=length))
     calls = [(*kind, int(end)) for kind, end in zip(kinds, np.cumsum(gaps), strict=True)]
     lacking, at = draw(st.integers(0, 2)), draw(st.integers(0, length - 1))
-    far = draw(st.sampled_from([0, 7_000_000]))
+    far = draw(st.sampled_from([0, 7_000_000])) if len(set(kinds)) > 1 else 0  # equal ones cannot show the clock
     ahead = [far, *draw(st.lists(st.integers(-40, 40), min_size=2, max_size=2))]
     whole = {rank: rank_of([(k, b, e + ahead[rank]) for k, b, e in calls]) for rank in range(3)}
     matched, groups, found = match_collectives(whole)
