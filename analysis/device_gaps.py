@@ -33,7 +33,7 @@ class Gap(Row):
     module: str = inferred("name", "Module of the first event after the gap; empty if unknown.", default="")
     phase: str = inferred("text", "Phase of the first event after the gap; empty if unknown.", default="")
     host: str = inferred("name", "Longest call during the gap on the thread that launched the next event.", default="")
-    host_ns: int = inferred("ns", "Part of the gap that the longest call covers.", default=0)
+    host_ns: int = inferred("ns", "Self time of the longest call during the gap.", default=0)
 
 
 def longest_gaps(trace: Trace) -> list[Gap]:

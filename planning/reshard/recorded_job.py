@@ -27,7 +27,7 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
     """Detect the layout of a recorded job.
 
     DTensor wrappers indicate tensor parallelism; calls of the DDP reducer or FSDP indicate data parallelism. A job with
-    point-to-point messages is a pipeline. Its stages are all ranks, or the groups that span the widest range of ranks.
+    point-to-point messages is a pipeline. It has one stage per rank, or per member of the most widely spread group.
     """
     trace = traces[0]
     names = set(trace.names)
