@@ -64,7 +64,7 @@ def render_one(finding: Finding, width: int = 80, number: int = 1, makespan_ns: 
 
 
 def recorded_text(traces: Sequence[Trace]) -> str:
-    """Return the total duration of the steps (or of the trace) and the share of it for which the GPUs are busy."""
+    """Return the total duration of the steps (or of the trace), and the share of the trace with a busy GPU."""
     trace = traces[0]
     steps, span = trace.steps, max(one.span.length for one in traces)
     if len(traces) == 1 and len(steps):

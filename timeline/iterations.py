@@ -140,9 +140,9 @@ def held_out_graph(
 ) -> tuple[ReplayGraph, float]:
     """Replace the lags of an iteration with medians over other iterations. Also return the share of unknown edges.
 
-    Edges are counterparts if they lead to the same point of calls with the same caller names and the same ordinal. An
-    edge without a counterpart gets the median for its kind and name, or 0. A sum of medians is less than the median of
-    sums (by 8% on a real trace), so host and device times are scaled by this ratio.
+    Edges are counterparts if they lead to the same point of calls with the same name, caller names and ordinal. An edge
+    without a counterpart gets the median for its kind and name, or 0. A sum of medians is less than the median of sums
+    (by 8% on a real trace), so host and device times are scaled by this ratio.
     """
     edges = graph.edges
     row = graph.row[edges.target]
