@@ -341,7 +341,7 @@ def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColum
     lane = distinct_rows(device, stream)[1]
     order = np.lexsort((ts, lane))
     end = (ts + dur - ts.min())[order] // 1000  # shifted times in µs still fit into int64
-    # Shift the lanes in time so that each lane begins after the previous lane has ended.
+    # Shift the lanes in time so that all events of a lane end after all events of the previous lane.
     end += lane[order] * (int(end.max()) + 1)
     first_later = np.minimum.accumulate(end[::-1])[::-1]
     overruns = np.zeros(len(ts), np.bool_)

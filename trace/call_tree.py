@@ -17,7 +17,7 @@ _WALKED = 64  # `nearest` walks up this many callers before it switches to jumps
 
 @dataclass(frozen=True, repr=False)
 class CallTree(Record):
-    order: Positions[int, CallIndex]  # all calls that have a caller, grouped by caller
+    order: Positions[int, CallIndex]  # all calls, grouped by caller; roots come first
     first: IntColumn  # index in `order` of the call's first callee, and the length of `order` as an extra last entry
 
     @staticmethod
@@ -108,7 +108,7 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
 
 
 def preorder(parent: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Return the preorder position of each call, and the end of the half-open range that contains its callees."""
+    """Return the preorder position of each call, and the end of the half-open range of it and all calls below it."""
     first, size = np.zeros(len(parent), np.int64), np.ones(len(parent), np.int64)
     by_depth = levels(parent)
     for rows in reversed(by_depth[1:]):

@@ -25,7 +25,7 @@ COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset"})
 # Device activities in Kineto (ActivityType.h), according to `deviceTypeFromActivity` in PyTorch's kineto_shim.cpp.
 # Activities that do no work are left out, such as annotations, synchronization and the counters of MTIA.
 GPU_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
-PYTHON_CATEGORY = "python_function"  # most events of a trace with stacks; the linker ignores them
+PYTHON_CATEGORY = "python_function"  # most events of a trace with stacks; linking does not need them
 # For each user annotation and stream, Kineto writes an event that spans the GPU events launched in the annotation.
 GPU_ANNOTATION_CATEGORY = "gpu_user_annotation"
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")

@@ -391,7 +391,7 @@ class RowOrigin(NamedTuple):
 
 
 def origin_of_rows(trace: Trace) -> RowOrigin:
-    """Return the origins of all nodes. A runtime call has the same origin as the call that encloses it."""
+    """Return the origins of all nodes. Runtime calls have their caller's origin, but their own recorded stacks."""
     return trace.once(_origin_of_rows)
 
 

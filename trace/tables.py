@@ -20,7 +20,7 @@ from .tensors import Signature
 
 T = TypeVar("T", bound="_Table")
 
-# Values of `Calls.kind`. MODULE is a Python call of a module's forward, recorded only in traces with stacks.
+# Values of `Calls.kind`. MODULE is a call of a module's forward, known from Python calls or NVTX ranges.
 OP, ANNOTATION, MODULE = 0, 1, 2
 
 

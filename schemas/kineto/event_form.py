@@ -67,7 +67,7 @@ def category(trace: Trace, row: Row) -> str:
 
 
 def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
-    """Yield the `args` of each row in Kineto's form. "External id" is the operator that called or launched the row."""
+    """Yield the `args` of each row in Kineto's form. "External id" is the row's own id or its caller's id."""
     for at in range(0, len(rows), _ROWS):
         part = rows[at : at + _ROWS]
         numbers = (by_row(columns, len(part)) for columns in number_columns(trace, part))
