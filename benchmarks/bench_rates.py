@@ -3,7 +3,7 @@
     python benchmarks/bench_rates.py [JOB …] [--networks FILE | --calibration TIMES] [--before NUMBERS] [--json NUMBERS]
 
 A JOB is a folder that contains `times.json` and one folder per link speed. The script `record_network.py` next to the
-repository writes such folders. By default, the benchmark uses all such folders in the shared traces. The network models
+repository writes such folders. By default, the benchmark uses four folders in the shared traces. The network models
 are fitted to all-reduces only (from `gloo-2/times.json` or TIMES). If a speed has no measured all-reduces, its model
 uses the nominal bandwidth of the link. With --networks, the network models come from FILE, which `etplus predict fit
 --network` wrote. For each pair of speeds, the benchmark prints the predicted and the recorded step time in ms, the

@@ -80,8 +80,8 @@ def link_many(
             `scheduler` names, or in a `concurrent.futures.Executor`. All workers must be able to access the files.
         min_match, min_certain: minimum shares of ET operators that must have any link or a certain link. A rank fails
             if it does not reach both minimums.
-        iteration, progress, graph_captures, provenance, options: passed to `link`. By default, all ranks are linked in
-            their "first" iteration.
+        iteration, progress, graph_captures, provenance, options: the same as in `link`, but the default iteration of
+            all ranks is the "first" one.
 
     Raises:
         UsageError: there is nothing to link, or an option is invalid. TraceFormatError: the manifest is invalid.
