@@ -96,8 +96,8 @@ class RankChange(Row):
     """One rank's times in both jobs: per mean iteration if iterations are compared, otherwise for the whole traces."""
 
     rank: int = column("number", "Rank number.")
-    a_ns: float = column("ns", "Duration of the rank in A.", "A")
-    b_ns: float = column("ns", "Duration of the rank in B.", "B")
+    a_ns: float = column("ns", "Duration of the rank's trace in A.", "A")
+    b_ns: float = column("ns", "Duration of the rank's trace in B.", "B")
     a_device_ns: float = column("ns", "Sum of the durations of GPU events in A.", "device A")
     b_device_ns: float = column("ns", "Sum of the durations of GPU events in B.", "device B")
     a_communication_ns: float = column("ns", "Sum of the durations of communication kernels in A.", "comm A")

@@ -208,7 +208,7 @@ class PathSide(Row):
     host_ns: float = column("ns", "CPU time, including callees.")
     self_ns: float = column("ns", "CPU time, excluding callees on the same thread.", "host self")
     device_ns: float = column("ns", "GPU time that the call and its callees launched.", "GPU")
-    launched_ns: float = column("ns", "GPU time that the call launched directly.", "GPU self")
+    launched_ns: float = column("ns", "GPU time of the work that the call launched directly.", "GPU self")
 
 
 class PathRow(Row):

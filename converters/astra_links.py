@@ -117,7 +117,7 @@ def astra_links(network: Network, ranks: int) -> AstraLinks:
 
 
 def described_beyond_a_formula(network: Network) -> bool:
-    """Return True if the network has levels, a library, or a direct or tree algorithm, so one formula is not enough."""
+    """Return True if one formula is not enough: the network has levels, a library, or a direct or tree algorithm."""
     return bool(network.levels or network.library) or network.algorithm in ("direct", "tree")
 
 

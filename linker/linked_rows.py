@@ -158,7 +158,7 @@ class LinkedRows:
     events: EventTable
     numbers: Numbering
     event: IntColumn  # each place's row in `events`; −1 for unlinked nodes
-    parent: IntColumn  # each GPU event's or runtime call's parent, as a position in `et`; −1 for all other places
+    parent: IntColumn  # parent of each GPU event or runtime call, as a position in `et`; −1 for all other rows
     link: npt.NDArray[np.int8]  # each ET node's link certainty
     exclusive: IntColumn  # self time for each ET node, in ns
     doubtful: IntColumn  # places of GPU events that share a launch call that should launch only one kernel

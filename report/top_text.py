@@ -17,7 +17,7 @@ from ..trace.trace import Trace
 
 _MOE = re.compile(r"moe|expert|topk_?gating|grouped_gemm|matmul_ogs|_combined_routing", re.IGNORECASE)
 _KINDS = {"Attention": "attention", "GEMM": "GEMM", "Communication": "communication"}
-_FULL_WIDTH = 4000  # Any kernel name fits this width.
+_FULL_WIDTH = 4000  # Every shortened kernel name fits this width.
 _MANY_GRAPHS = 0.5  # The screen mentions --graph-capture if graphs launch more than this share of the GPU time.
 
 

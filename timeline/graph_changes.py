@@ -118,7 +118,7 @@ def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) ->
 
 
 def without_waits(graph: ReplayGraph, rows: Rows) -> Change:
-    """Remove the unknown waits of calls and their waits for the device. The calls keep their own time."""
+    """Remove the unknown waits of calls and their waits for the device. The calls' own durations do not change."""
     waits = _edges_before(graph, rows, SYNC, UNKNOWN)
     return lambda graph: graph.without(waits)
 

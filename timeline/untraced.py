@@ -46,7 +46,7 @@ _UNTIMED_SHARES, _UNFITTED_SHARES = (1.5, 0.8, 2.5), (1.0, 0.0, 2.0)
 PAUSE_NS = 1_000_000
 # A call was interrupted if its time exceeds the median of its kind both by this factor and by this many ns.
 _INTERRUPTED, _INTERRUPTION_NS = 3.0, 300_000
-# Recording costs are not corrected if they are less than this share of the makespan.
+# Recording overhead is not subtracted if it is below this share of the makespan.
 _LITTLE = 0.02
 # The remaining host work is scaled to match the untraced step, by a factor between these limits.
 _LEAST_SCALE, _MOST_SCALE = 0.25, 2.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .case import Case
 
 _LEAST_SHARE = 0.05  # minimum share of the operator time; intended float64 sums and losses take less
-# float32 time divided by float64 time: worst, usual and best case. float32 needs half the bytes and vector operations.
+# float32 time over float64 time: worst, usual and best case. float32 needs half the bytes and vector operations.
 _FACTORS = (0.65, 0.5, 0.4)
 
 

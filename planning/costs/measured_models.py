@@ -57,7 +57,7 @@ class KindMean(FromMeasured):
 
 # Interpolate only between tasks with at most this size ratio; over wider ranges, the library switches kernels.
 _APART = 16
-# A median of `_ENOUGH` times is reliable. If there are fewer, tasks within another `_SIMILAR` doublings also count.
+# A median of `_ENOUGH` times is reliable. With fewer, tasks within twice as many doublings of size also count.
 _ENOUGH, _SIMILAR = 5, 1.0
 
 

@@ -2,7 +2,7 @@
 
 1. Determine the samples per data-parallel rank and the microbatches per step.
 2. Derive new extents (`new_extents`): tensor parallelism divides the extents in the plan, the batch changes, and
-   dependent extents follow. If the dependency is unknown, an extent is scaled in proportion and reported.
+   dependent extents follow. If an extent's dependency is unknown, the extent is scaled proportionally and reported.
 3. Shard routed experts (`expert_regions.py`), assign units to pipeline stages, and choose FSDP units (`wraps.py`).
 4. Find partial results and their reductions, and shard the sequence.
 5. Choose DDP and FSDP options, as requested or as recorded.

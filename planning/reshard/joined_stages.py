@@ -135,8 +135,8 @@ def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:
 def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> list[_StageCall]:
     """Merge the optimizer calls of all stages into the calls of one rank.
 
-    Calls on lists get the concatenated lists. Calls on single parameters follow each other. Calls on scalars, or on
-    results over all parameters, occur once.
+    Calls on lists get the concatenated lists. Calls that handle one parameter each are consecutive. Calls on scalars,
+    or on results over all parameters, occur once.
     """
     runs = [[(name, list(some)) for name, some in groupby(calls, lambda one: one.call.name)] for calls in stages]
     if any([name for name, _ in run] != [name for name, _ in runs[0]] for run in runs):

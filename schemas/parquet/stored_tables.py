@@ -53,7 +53,7 @@ MEMORY: dict[str, RowColumn] = {
         ("ts", None, "ns", "time of the event"),
         ("bytes", None, "bytes", "number of allocated bytes; negative for freed bytes"),
         ("address", -1, "", "address of the block"),
-        ("allocated", -1, "bytes", "total bytes that the device's allocator has allocated after the event"),
+        ("allocated", -1, "bytes", "total bytes allocated by the device's allocator as of this event"),
         ("reserved", -1, "bytes", "total bytes that the device's allocator has reserved after the event"),
         ("device_type", None, "", "value of c10::DeviceType"),
         ("device", -1, "", "number of the device"),

@@ -92,7 +92,7 @@ class RecordArray:
 
 
 class RecordTexts:
-    """The JSON of records in a document. `blocks` contains (begin, end, number of records) for each block."""
+    """The JSON text of a document's records. `blocks` contains (begin, end, number of records) for each block."""
 
     def __init__(
         self, text: Text, blocks: Sequence[tuple[int, int, int]], separator: bytes = b"", opener: int = 0
