@@ -32,6 +32,7 @@ from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import JOBS, Rank, ddp
 from made_jobs import Job as MadeJob
+from random_program import random_programs
 from random_step import random_step
 from served import Batch, serve
 from support import FIXTURES, ROOT, fixture_pair, plain
@@ -42,7 +43,8 @@ from finding_pairs import GPU_PAIRS, JOB_PAIRS, played
 
 RECORDED = ("attention", "item", "optimizer", "recomputation")
 RANDOM = tuple(f"random {seed}" for seed in range(4))
-COMPARED = ("serving", "straggler", *RECORDED, *GPU_PAIRS, *RANDOM)
+PROGRAMS = tuple(f"program {seed}" for seed in range(6))
+COMPARED = ("serving", "straggler", *RECORDED, *GPU_PAIRS, *RANDOM, *PROGRAMS)
 CASES = ("pair", "kineto", "tf32", "slow_rank", "host ddp", "pipeline", *COMPARED)
 PAGES = ("pair", "tf32", "slow_rank", "serving", "item", *list(GPU_PAIRS)[:2])
 
@@ -70,6 +72,8 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
         return _linked(JOBS[name])
     if name.startswith("host "):
         return [link(*texts) for texts in HOST_JOBS[name[5:]].texts()]
+    if name in PROGRAMS:
+        return random_programs(int(name[-1]), after=after)
     if name in RANDOM:
         return [random_step(int(name[-1]) + 10 * after)]
     if name == "serving":
@@ -117,7 +121,9 @@ def analysis_lines(name: str) -> list[str]:
     if name in COMPARED:
         a, b = analyses[0], _analyzed(name, True)[0][0]
         lines += flat("changes", changes(a, b).to_dict())
-        lines += flat("lines", [row.plain() for row in line_rows(a, b, per_iteration=True)])
+        lines += flat(
+            "lines", [row.plain() for row in line_rows(a, b, per_iteration=bool(a.iterations and b.iterations))]
+        )
         lines += flat("paths", [row.plain() for row in path_rows(a, b, per_iteration=False)])
     if len(analyses) > 1:
         summary = Job(traces_of(name)).summary()

@@ -58,32 +58,6 @@ def test_busy_and_idle(name: str) -> None:
         assert device.busy_ns + device.idle_ns == device.window_ns
 
 
-def test_a_small_trace_by_hand() -> None:
-    annotations = [
-        {"ph": "X", "cat": "user_annotation", "name": name, "ts": ts, "dur": dur, "args": {}}
-        for name, ts, dur in (("ProfilerStep#1", 0, 100), ("## block ##", 5, 60), ("nccl:all_reduce", 42, 6))
-    ]
-    events = [
-        *annotations,
-        op("aten::linear", 10, 20, [([2, 3], "float"), ([4, 3], "float")]),
-        op("aten::addmm", 12, 10),
-        op("record_param_comms", 40, 10),
-        launch(1, 13), launch(2, 15), launch(3, 44), launch(4, 80),
-        kernel("gemm", 1, 20, 10), kernel("gemm", 2, 30, 10), kernel("ncclKernel_AllReduce", 3, 35, 20, stream=9),
-        kernel("orphan", 4, 90, 5),
-    ]  # fmt: skip
-    trace = read_trace(kineto_of(events))
-    rows = {(row.kernel, row.op, row.modules, row.shapes): (row.count, row.total_ns) for row in breakdown(trace)}
-    assert rows == {
-        ("gemm", "aten::linear", ("## block ##",), "[2,3],[4,3]"): (2, 20_000),
-        ("ncclKernel_AllReduce", "record_param_comms", ("## block ##",), ""): (1, 20_000),
-        ("orphan", "", (), ""): (1, 5_000),
-    }
-    (use,) = device_use(trace)
-    assert (use.busy_ns, use.overlapped_ns, use.exposed_communication_ns) == (40_000, 5_000, 15_000)
-    assert trace.span == (0, 100_000)
-
-
 def test_no_gpu() -> None:
     trace = read_trace(kineto_of([op("aten::add", 0, 5)]))
     assert breakdown(trace) == stream_use(trace) == device_use(trace) == []

@@ -90,16 +90,6 @@ def test_gradients(mask: list[bool] | None, parts: int, outputs: list[Shape] | N
     assert of.outputs(call) == outputs
 
 
-def test_gradients_of_tensors_that_are_given_by_their_sizes() -> None:
-    gradient, given, weight = BACKWARD
-    of_input, of_weight = (spelling(f"cudnn_convolution_backward_{what}", GRADIENTS) for what in ("input", "weight"))
-    flops = 2 * gradient[0] * prod(gradient[2:]) * prod(weight)
-    assert of_input.flops(signature(list(given), gradient, weight)) == flops
-    assert of_weight.flops(signature(list(weight), gradient, given)) == flops
-    assert of_input.outputs(signature(list(given), gradient, weight)) == [given, weight]
-    assert of_weight.flops(signature(None, gradient, given)) is None
-
-
 def test_gradients_without_shapes_are_unknown() -> None:
     of = spelling("convolution_backward", GRADIENTS)
     gradient, given, weight = BACKWARD

@@ -6,7 +6,6 @@ import pytest
 from etplus.analysis.event_frames import CallFrame, EventFrame
 from etplus.converters.open import load
 from etplus.trace.frames import Nullable
-from made_trace import made_trace
 from made_traces import kernel, kineto_of, launch, op
 from support import linked
 
@@ -21,28 +20,6 @@ def plain(frame: dict[str, Any]) -> dict[str, list[Any]]:
         else:
             found[name] = list(values)
     return found
-
-
-def test_columns_of_a_small_trace() -> None:
-    trace = made_trace()
-    ops, events = plain(trace.ops._columns()), plain(trace.device_events._columns())
-    expected = {
-        "name": ["aten::linear", "aten::addmm", "aten::relu", "aten::mm"], "kind": ["operator"] * 4,
-        "thread": [1, 1, 1, 2], "start_ns": [20, 30, 400, 1200], "duration_ns": [300, 200, 50, 100],
-        "self_ns": [100, 200, 50, 100], "device_ns": [130, 100, 0, 400], "parent": [1, 2, None, 6],
-        "phase": ["", "", "", "forward"], "module": ["", "", "", "Net"], "source": [""] * 4, "shapes": [""] * 4,
-        "kernel_file": [""] * 4, "index": [2, 3, 4, 7], "step": [0, 0, 0, 1],
-        "id": trace.nodes.id[trace.calls.source[[2, 3, 4, 7]]].tolist(),
-    }  # fmt: skip
-    assert {name: ops[name] for name in expected} == expected
-    expected = {
-        "name": ["Memcpy DtoH", "gemm", "ncclDevKernel_AllReduce", "loose"],
-        "category": ["gpu_memcpy", "kernel", "kernel", "kernel"], "device": [0, 0, 1, 0], "stream": [8, 7, 9, 7],
-        "start_ns": [250, 300, 1300, 2500], "duration_ns": [30, 100, 400, 10], "op": [2, 3, 7, None],
-        "op_name": ["aten::linear", "aten::addmm", "aten::mm", ""], "phase": ["", "", "forward", "communication"],
-        "module": ["", "", "Net", ""], "correlation": [2, 1, 3, 4], "index": [0, 1, 2, 3], "grid": [None] * 4,
-    }  # fmt: skip
-    assert {name: events[name] for name in expected} == expected
 
 
 def test_frames_keep_nulls_and_say_units() -> None:

@@ -78,21 +78,6 @@ def test_fused_experts(case: Case, seed: int) -> None:
         check(expert_work("aiter::fmoe_g1u1", call), case, seed)
 
 
-@given(cases, st.integers(0, 8), st.sampled_from([("uint8", 2, 0.5), ("float8_e4m3fn", 1, 1.0), ("int32", 8, 0.5)]))
-@examples(200)
-def test_quantised_weights(case: Case, seed: int, stored: tuple[str, int, float]) -> None:
-    dtype, packed, each = stored
-    weights = (case.experts, case.up, case.hidden // packed), (case.experts, case.hidden, case.inner // packed)
-    scales = (case.experts, case.up, case.hidden // 32), (case.experts, case.hidden, case.inner // 32)
-    chosen = (case.tokens, case.chosen)
-    call = signature(
-        (case.tokens, case.hidden), *weights, chosen, chosen, *scales, dtypes={1: dtype, 2: dtype, 4: "int64"}
-    )
-    found = expert_work("sglang::outplace_fused_experts", call)
-    if found is not None:  # extents of packed weights may fit another size, too
-        check(found, case, seed, each + 2 / 32)
-
-
 def test_weights_apart() -> None:
     case = Case(7, 16, 4, 64, 96)
     bytes_of = {3: "uint8", 4: "uint8", 6: "uint8", 7: "uint8"}

@@ -11,12 +11,10 @@ import pytest
 from etplus.analysis.counters import counters
 from etplus.analysis.device_memory import device_memory
 from etplus.analysis.storages import storages_of
-from etplus.analysis.summary import analyze, tables_of
 from etplus.converters.open import load
-from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
-from made_traces import kineto_of, memory_event, op
+from made_traces import memory_event, op
 from support import Document, et_document, kineto_document
 from traces import GPU_SHAPED, trace_of
 
@@ -131,11 +129,6 @@ def test_devices_without_a_number_of_their_own(device: int, number: int) -> None
     assert {one.device for one in counters(trace)} == {number}
 
 
-def test_traces_without_either_have_none() -> None:
-    analysis = analyze(load(json.dumps(kineto_document([op("aten::mm", 0, 5)])).encode()))
-    assert analysis.memory == [] and tables_of(analysis)["memory"] == []
-
-
 @pytest.mark.parametrize(
     "bad", ["1", "[[1.0, 2]]", '[["x", 1, 1, 1, 1, 1, 1, null, 1]]', f"[[1, {2**60}, 1, 1, 1, 1, 1, null, 1]]"]
 )
@@ -157,8 +150,3 @@ def test_any_use_by_going_through_them() -> None:
     wanted = np.random.default_rng(0).random(int(held.uses.max()) + 1) < 0.05
     found = [any(wanted[held.uses[held.first[at] : held.first[at + 1]]]) for at in range(len(held))]
     assert held.any_use(wanted).tolist() == found and len(set(found)) == 2
-
-
-def test_kineto_alone_has_no_storages() -> None:
-    held = storages_of(read_trace(kineto_of([op("aten::mm", 0, 9, [([2, 2], "float")])])))
-    assert len(held) == 0 and held.first.tolist() == [0]

@@ -77,21 +77,6 @@ def test_operators_of_a_capture_have_the_kernels_of_its_replays() -> None:
     assert shaped == [("aten::mm", "[8,4]"), ("aten::relu", "[10,4]"), ("run", "")]
 
 
-def test_the_first_operator_by_hand() -> None:
-    events = [
-        op("aten::b", 0, 100), op("aten::b", 10, 50), launch(1, 20), kernel("k", 1, 30, 5), launch(2, 70),
-        kernel("k", 2, 80, 7), op("aten::a", 200, 10), launch(3, 201), kernel("k", 3, 210, 12), op("aten::c", 300, 0),
-    ]  # fmt: skip
-    found = [
-        (row.op, row.count, row.self_ns, row.total_ns, row.device_self_ns, row.device_total_ns, row.launches)
-        for row in operator_table(read_trace(kineto_of(events)))
-    ]
-    assert found == [
-        ("aten::b", 2, 100_000, 100_000, 12_000, 12_000, 2), ("aten::a", 1, 10_000, 10_000, 12_000, 12_000, 1),
-        ("aten::c", 1, 0, 0, 0, 0, 0),
-    ]  # fmt: skip
-
-
 def region(name: str, ts: float, dur: float) -> dict[str, Any]:
     return op(name, ts, dur, cat="user_annotation")
 

@@ -82,11 +82,6 @@ def test_rates_by_hand() -> None:
     assert phases["all"].host_before_ns == sum(row.host_before_ns or 0 for row in steps)
 
 
-def test_speculative_decoding_waits_less_for_a_token() -> None:
-    row = analyze(trace_of(serve([Batch(decode=[(3, 30), (3, 60)])]))).serving_steps[0]
-    assert row.ns_per_output_token == row.latency_ns / 3
-
-
 def test_what_an_annotation_does_not_say_is_not_known() -> None:
     made = serve([DECODE, MIXED], form="sglang")
     made.events[0]["name"] = "execute_speculative_5_of_8"

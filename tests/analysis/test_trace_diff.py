@@ -119,10 +119,6 @@ def compared(before: list[dict[str, object]], after: list[dict[str, object]]) ->
     ]
 
 
-def test_equal_programs() -> None:
-    assert compared(program(BEFORE), program(BEFORE)) == [(line, line, "", 0) for line in (10, 7, 8, 9)]
-
-
 def test_a_changed_line_comes_first_though_all_moved() -> None:
     after = {17: ("aten::mm", 35.0), 18: ("aten::gelu", 21.0), 19: ("aten::add", 10.0), 20: ("aten::mm", 80.0)}
     found = compared(program(BEFORE), program(after, first=13))

@@ -4,16 +4,19 @@ Modules: communication_findings, analysis.findings.stragglers, rank_times.
 """
 
 from functools import cache, partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from etplus.analysis.findings import Case, Findings
-from etplus.analysis.findings.rank_times import uncovered
+from etplus.analysis.findings.communication_findings import _latency
+from etplus.analysis.findings.rank_times import RankTimes, uncovered
 from etplus.linker import link
 from etplus.trace.intervals import union
 from kept_findings import find_findings
 from made_jobs import JOBS, RECORDED, Job, Play, Rank, ddp
+from made_traces import kineto_of, op
 from simulator import ALL_REDUCE, Network
 
 SLOW = Network(bandwidth=30, latency=5000)
@@ -143,3 +146,18 @@ def test_uncovered_time_is_counted_ns_by_ns():
     begin, end = (side.reshape(-1) for side in np.triu_indices(12))
     wanted = [sum(not (2 <= ns < 4 or ns == 8) for ns in range(a, b)) for a, b in zip(begin, end, strict=True)]
     assert uncovered(busy, begin, end).tolist() == wanted
+
+
+def test_operators_around_a_communication_are_no_compute():
+    inner = [op("step", 0, 100), op("c10d::allreduce_", 1, 90), op("gloo:all_reduce", 2, 80)]
+    more = [op("aten::mm", 200, 50), op("autograd::engine::evaluate_function: X", 300, 50)]
+    trace = link(None, kineto_of([*inner, *more]))
+    none = np.zeros(0, np.int64)
+    compute = RankTimes(trace, 0, cast(Any, SimpleNamespace(on_host=np.ones(1, np.bool_))), none, none).compute
+    assert (compute.start.tolist(), compute.end.tolist()) == ([200_000], [250_000])
+    assert uncovered(compute, np.array([-5]), np.array([200_002])).tolist() == [200_005]
+
+
+def test_a_latency_follows_from_sizes_of_which_one_is_twice_another():
+    sizes, ns = np.array([10, 0, 10, 20]), np.array([7, 1, 5, 8])
+    assert _latency(sizes, ns) == (2.0, True) and _latency(sizes - (sizes == 20), ns) == (5.0, False)

@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import pytest
 from etplus.analysis.findings import Case, Finding, memory_use, precision
+from etplus.analysis.findings.like_work import slow_among_like
 from etplus.analysis.findings.products import ProductGroup, why_slow_extents
 from etplus.analysis.findings.work_items import work_items
 from etplus.analysis.flops import Product
 from kept_findings import find_findings
-from made_traces import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, nbytes, of_bytes, of_product
+from made_traces import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, gpu, nbytes, of_bytes, of_product
 
 Program = Callable[[MadeDevice, bool], None]
 """Writes a program, with the problem or without it."""
@@ -177,25 +178,6 @@ def _all_of(device: MadeDevice) -> dict[str, Finding]:
     return {finding.id: finding for finding in find_findings(Case([device.trace()]))}
 
 
-def test_together_the_first_three_bring_less_than_their_sum() -> None:
-    device = MadeDevice()
-    for name in ("eager-attention", "product-dimensions", "elementwise-chains"):
-        LAWS[name](device, True)
-    found = find_findings(Case([device.trace()]))
-    gains = [finding.gain.ns for finding in found[:3] if finding.gain is not None]
-    assert found.together is not None and max(gains) < found.together.ns <= sum(gains) * 1.001
-
-
-def test_what_is_off_the_critical_path_gains_nothing() -> None:
-    device = MadeDevice()
-    for _ in range(20):
-        device.linear(8192, 8192, 8192)
-    device.stream = 9  # beside the products, and done long before them
-    _eager_attention(device, before=True)
-    finding = _all_of(device).get("eager-attention")
-    assert finding is None or (finding.gain is not None and finding.gain.ns == 0)
-
-
 def test_without_shapes_attention_is_likely_and_costs_what_softmax_and_its_like_take() -> None:
     device = MadeDevice(shapes=False)
     _eager_attention(device, before=True)
@@ -247,13 +229,6 @@ def test_backward_of_attention_belongs_to_it() -> None:
 )
 def test_extents_that_no_fast_kernel_takes(product: Product, dtype: str, why: str) -> None:
     assert why_slow_extents(ProductGroup((0,), "aten::mm", product, dtype, 1, 1, None)) == why
-
-
-def test_products_that_reach_most_of_the_peak_are_none_whatever_their_extents() -> None:
-    device = MadeDevice()
-    for _ in range(8):
-        device.linear(4096, 50257, 768, 0.65, "cutlass_80_tensorop_bf16_s16816gemm_bf16_align1")
-    assert not set(_all_of(device)) & set(LAWS)
 
 
 def test_on_an_unknown_device_products_are_compared_with_each_other() -> None:
@@ -326,15 +301,6 @@ def test_a_busy_device_without_16_bit_products_gains_from_mixed_precision(dtype:
         assert finding.gain.low_ns <= law <= finding.gain.high_ns
 
 
-def test_two_operators_are_a_chain() -> None:
-    device = MadeDevice()
-    for _ in range(6):
-        device.linear(4096, 4096, 4096)
-        device.pointwise("aten::mul", (16, 2048, 4096), "MulFunctor")
-        device.pointwise("aten::sigmoid", (16, 2048, 4096), "Sigmoid")
-    assert "elementwise-chains" in _all_of(device)
-
-
 def test_all_problems_of_two_ranks_at_once() -> None:
     ranks = [MadeDevice(rank=rank) for rank in range(2)]
     for rank, device in enumerate(ranks):
@@ -365,3 +331,52 @@ def test_the_memory_of_a_device_is_that_of_its_number_or_of_the_only_one() -> No
     assert [found(*case) for case in (("cpu",), ("cuda:0",))] == [None, None]
     assert [found("cuda:0", d0=size) for size in (1, 0, "x")] == [1, None, None]
     assert found("cuda:3", d0=5, d1=6) is None
+
+
+@pytest.mark.parametrize(
+    ("millions", "best", "slow", "beside", "expected"),
+    [
+        (40, 100, 300, (), [3]), (40, 180, 600, (), []), (40, 100, 200, (), []), (40, 100, 201, (), [3]),
+        (10, 25, 80, (), [3]), (8, 25, 80, (), []), (40, 100, 300, (-50, 50), [3]), (40, 100, 300, (300, 50), [3]),
+        (40, 100, 300, (-50, 51), []), (40, 100, 300, (299, 50), []), (40, 100, 300, (-50, 50_000), []),
+    ],
+)  # fmt: skip
+def test_slow_calls_are_beyond_half_the_best_rate_alone_and_larger_than_the_cache(
+    millions: int, best: int, slow: int, beside: tuple[int, int] | tuple[()], expected: list[int]
+) -> None:
+    device = MadeDevice()
+    for us in (best, slow, slow, best, best, slow):
+        device.op("aten::add", [(millions * 10**6,)] * 2, (POINTWISE.format("Add"), us))
+        if beside and us == slow:
+            device.events.append(gpu("other", device.events[-1]["ts"] + beside[0], beside[1], 0, stream=9))
+            beside = beside if beside[1] < 1000 else ()
+        device.now += 2000
+    assert [len(one.items) for one in slow_among_like(Case([device.trace()]), 0)] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "us", "operator", "kernel", "types"),
+    [
+        ("layout-conversions", 20, "aten::cudnn_convolution", "nchwToNhwcKernel", ["bf16"]),
+        ("tensor-copies", 30, "aten::copy_", "direct_copy_kernel_cuda", ["bf16", "f32"]),
+        ("double-precision", 50, "aten::add", "add", ["f64"]),
+    ],
+)
+def test_a_share_at_the_limit_is_enough(name: str, us: int, operator: str, kernel: str, types: list[str]) -> None:
+    for less in (0, 0.001):
+        device = MadeDevice()
+        device.op("aten::mm", [(4096, 4096)] * 2, ("gemm", 1000 - us + less))
+        for dtype in types:
+            given = [dtype, "f32" if len(types) > 1 else dtype]
+            device.op(operator, [(4096, 4096)] * 2, (kernel, (us - less) / len(types)), types=given)
+        found = _all_of(device)
+        assert (name in found) == (not less)
+        assert "to a different dtype" not in found[name].title if name in found else True
+
+
+@pytest.mark.parametrize(("outer", "expected"), [("aten::step", True), ("Redistribute", False)])
+def test_forward_work_that_distributes_tensors_is_not_recomputed(outer: str, expected: bool) -> None:
+    device = MadeDevice()
+    with device.inside(outer):
+        _recomputation(device, before=True)
+    assert ("recomputation" in _all_of(device)) == expected

@@ -90,6 +90,8 @@ def test_rows_take_the_place_of_the_target(trace: Trace, only: Callable[..., Non
     )
     found = {one.id: one.gain.ns for one in find_findings(halved) if one.gain is not None}
     assert 0 <= found["a"] <= gpu.dur[0] / 2 + 1 < found["b"]
+    bounds = dict(zip(gpu.source.tolist(), halved.bounds.tolist(), strict=True))
+    assert halved.row_bounds.tolist() == [bounds.get(row, -1) for row in range(len(trace))]
 
 
 def test_what_costs_or_gains_little_is_left_out(trace: Trace, only: Callable[..., None]) -> None:
@@ -173,15 +175,17 @@ def test_a_finding_as_plain_data_has_the_known_parts_of_its_place(trace: Trace, 
 
 
 def test_rows_of_several_equal_modules_have_their_class_and_number() -> None:
-    events = [frame("net.py(1): main", 0, 400), frame("nn.Module: Net_0", 2, 390)]
-    for layer in range(3):
+    events = [op("aten::mm", 0, 1), frame("net.py(1): main", 2, 500), frame("nn.Module: Net_0", 3, 490)]
+    for layer, us in enumerate((10, 10, 30, 20)):
         at = 10 + 100 * layer
         events += [frame(f"nn.Module: Layer_{layer}", at, 80), op("aten::mm", at + 5, 20)]
-        events += [launch(layer + 1, at + 6), kernel("gemm", layer + 1, at + 30, 10)]
+        events += [launch(layer + 1, at + 6), kernel("gemm", layer + 1, at + 30, us)]
     made = etplus.link(None, kineto_of(events))
-    assert place_of(made, made.gpu.source).module == "Net_0 / Layer × 3"
-    assert place_of(made, made.gpu.source[:1]).module == "Net_0 / Layer_0"
-    assert place_of(made, made.gpu.source[:0]) == Where()
+    rows = made.gpu.source
+    parts = (rows, rows[:2], rows[1:3], np.append(rows, -1), np.append(0, rows))
+    found = [place_of(made, part).module for part in parts]
+    one, all_of = [f"Net_0 / {name}" for name in ("Layer_0", "Layer_2")], "Net_0 / Layer × 4"
+    assert found == [all_of, *one, all_of, None] and place_of(made, rows[:0]) == Where()
 
 
 def test_detectors_of_other_packages(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

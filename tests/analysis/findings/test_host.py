@@ -6,7 +6,7 @@ Modules: analysis.findings.host, host_work.
 import numpy as np
 import pytest
 from etplus.analysis.findings import Case, Finding, Findings
-from etplus.analysis.findings.host import host_gaps
+from etplus.analysis.findings.host import _advice, host_gaps
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import HOST
 from etplus.timeline.untraced import recording_costs, without_recording
@@ -227,3 +227,9 @@ def test_host_work_gives_back_what_recording_cost() -> None:
     assert np.all(graph.edges.lag <= case.graph.edges.lag) and np.all(graph.edges.lag[graph.edges.kind == HOST] >= 0)
     assert replay(graph, case.constants).makespan_ns < case.makespan_ns
     assert np.array_equal(without_recording(case.graph, 0).edges.lag, case.graph.edges.lag)
+
+
+def test_advice_follows_the_operator() -> None:
+    names = ("item", "equal", "nonzero", "unique2", "masked_select", "index", "to", "copy_", "add")
+    found = [_advice(f"aten::{name}").split()[0] for name in names]
+    assert found == ["read"] * 2 + ["avoid"] * 4 + ["copy"] * 2 + ["remove"]

@@ -1,11 +1,13 @@
 """The tools of the server for agents: their numbers, pages, errors, and hostile names as data."""
 
+import asyncio
 from functools import cache
 from typing import Any
 
 import orjson
 import pytest
 from etplus import Job, diff
+from etplus.analysis.questions.mcp_server import server_for
 from etplus.analysis.questions.served_traces import ServedTraces
 from etplus.analysis.questions.tools import MOST_CHARACTERS, TOOLS, answer, call
 from etplus.analysis.summary import TABLES, table_of
@@ -224,3 +226,21 @@ def test_results_of_whole_traces_and_of_the_latest_steps_stay() -> None:
     for key in keys:
         assert served._kept(key, lambda key=key: key) == key  # type: ignore[misc]
     assert [*served._made] == [keys[0], *keys[2:]] and served._kept(keys[0], tuple) == keys[0]
+
+
+def test_a_client_gets_the_answers_of_the_tools() -> None:
+    mcp = pytest.importorskip("mcp", reason="the Model Context Protocol SDK (extra mcp) is not installed")
+
+    async def talk() -> list[Any]:
+        async with mcp.Client(server_for(one())) as client:
+            tools = (await client.list_tools()).tools
+            assert [tool.name for tool in tools] == list(TOOLS) and tools[0].annotations.read_only_hint
+            return [await client.call_tool(*of) for of in (("table", {"name": "kernels"}), ("table",), ("overview",))]
+
+    expected = [answer(one(), *of) for of in (("table", {"name": "kernels"}), ("table", {}), ("overview", {}))]
+    assert [(found.content[0].text, found.is_error) for found in asyncio.run(talk())] == expected
+
+
+def test_no_traces_are_an_error() -> None:
+    with pytest.raises(UsageError, match="no trace was given"):
+        ServedTraces.of([])
