@@ -19,6 +19,7 @@ from .table import SELF_COLUMNS, SELF_TIMES, Row, Table, TextColumn, WithMean, c
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 _ORDINAL = re.compile(r"\.\d+(?=\.|$)")  # the index of a repeated module in a qualified name, such as ".3"
+_DOT = re.compile(r"\.(?!\d+(?:\.|$))")  # a dot that no index follows
 _REPEATED = "Part of device_self_ns launched before the trace; its module comes from a later repetition."
 
 
@@ -91,8 +92,10 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
         self_ns[by_stacks], total[by_stacks] = own_host[by_stacks], _with_inner(paths, own_host)[by_stacks]
         count[by_stacks] = _with_inner(paths, np.bincount(place[ops], minlength=len(paths)))[by_stacks]
         instances[by_stacks] = np.bincount(of_path, minlength=len(paths))[by_stacks]
+    events = _with_inner(paths, np.bincount(annotated_at, minlength=len(paths)))
     for row, names in names_at.items():
-        instances[row], count[row] = len(names), np.count_nonzero(annotated_at == row)
+        if not count[row]:
+            instances[row], count[row] = len(names), events[row]
     from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
     region = nearest(owner.call, calls.parent, is_region)
     by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # none is open before the trace
@@ -175,14 +178,15 @@ def _annotated(
     rows, names_at = dict[int, int](), defaultdict[int, set[str]](set)
     for code in distinct(codes[events].astype(np.int64)).tolist():
         name, row = trace.origin.modules[code][-1], 0
-        for part in _ORDINAL.sub("[*]", name).split("."):
-            key = (*paths[row][1], part)
+        parts = _DOT.split(name)
+        for end, part in enumerate(parts, 1):
+            key = (*paths[row][1], _ORDINAL.sub("[*]", part))
             if key not in known:
                 known[key] = len(paths)
                 paths.append((row, key))
             row = known[key]
+            names_at[row].add(".".join(parts[:end]))
         rows[code] = row
-        names_at[row].add(name)
     return events, np.array([rows[code] for code in codes[events].tolist()], np.int64), names_at
 
 

@@ -43,7 +43,7 @@ from finding_pairs import GPU_PAIRS, JOB_PAIRS, played
 
 RECORDED = ("attention", "item", "optimizer", "recomputation")
 RANDOM = tuple(f"random {seed}" for seed in range(4))
-PROGRAMS = tuple(f"program {seed}" for seed in range(6))
+PROGRAMS = tuple(f"program {seed}" for seed in range(10))
 COMPARED = ("serving", "straggler", *RECORDED, *GPU_PAIRS, *RANDOM, *PROGRAMS)
 CASES = ("pair", "kineto", "tf32", "slow_rank", "host ddp", "pipeline", *COMPARED)
 PAGES = ("pair", "tf32", "slow_rank", "serving", "item", *list(GPU_PAIRS)[:2])

@@ -107,14 +107,6 @@ def test_modules_by_class() -> None:
     assert found[2].mean_ns == 20_000 and found[2].module == "Layer ×2"
 
 
-def test_without_modules_or_device() -> None:
-    assert module_table(read_trace(kineto_of(EVENTS[5:]))) == []
-    rows = module_table(read_trace(kineto_of(EVENTS)))
-    assert [(row.path, row.total_ns, row.device_total_ns) for row in rows] == [
-        (("Net",), 100_000, 0), (("Net", "Layer"), 60_000, 0), (("## step ##",), 50_000, 0)
-    ]  # fmt: skip
-
-
 def test_classes() -> None:
     names = ("nn.Module: A_1_22", "nn.Module: A", "A_1", "nn.Module: ", "nn.Module: _3")
     assert [module_class(name) for name in names] == ["A_1", "A", "A_1", "nn.Module: ", "_3"]
@@ -135,3 +127,15 @@ def test_an_annotation_has_what_other_threads_launch_while_its_own_waits_inside_
     }  # fmt: skip
     for path, (_, total) in rows.items():
         assert int(trace.between(path[-1]).gpu.dur.sum()) == total
+
+
+def test_parts_of_the_qualified_names_of_graph_kernels_are_rows_with_counts() -> None:
+    events = [op("aten::mm", 0, 50)]
+    for at, module in enumerate(("layers.0.mlp", "layers.1.mlp", "layers.1.attention.2"), 1):
+        made = kernel("gemm", at, 100 * at, at)
+        events += [launch(at, at), {**made, "args": made["args"] | {"module_fqn": module, "graph node id": at}}]
+    rows = {
+        row.path: (row.instances, row.count, row.device_total_ns) for row in module_table(link(None, kineto_of(events)))
+    }
+    names = {("layers[*]", "mlp"): (2, 2, 3000), ("layers[*]", "attention[*]"): (1, 1, 3000)}
+    assert rows == {("layers[*]",): (2, 3, 6000), **names}

@@ -90,7 +90,7 @@ def test_rows_take_the_place_of_the_target(trace: Trace, only: Callable[..., Non
     )
     found = {one.id: one.gain.ns for one in find_findings(halved) if one.gain is not None}
     assert 0 <= found["a"] <= gpu.dur[0] / 2 + 1 < found["b"]
-    bounds = dict(zip(gpu.source.tolist(), halved.bounds.tolist(), strict=True))
+    bounds = dict(zip(halved.analysis.trace.gpu.source.tolist(), halved.bounds.tolist(), strict=True))
     assert halved.row_bounds.tolist() == [bounds.get(row, -1) for row in range(len(trace))]
 
 

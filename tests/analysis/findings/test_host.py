@@ -70,10 +70,6 @@ def busy(
     return trace.document()
 
 
-def test_a_device_that_is_always_busy_has_no_finding() -> None:
-    assert not found(busy()).all
-
-
 def test_a_late_start_gains_what_comes_before() -> None:
     finding = one(busy(late=5000), "late-start")
     assert finding.cost_ns == 5_010_000 and finding.gain is not None
