@@ -39,9 +39,7 @@ class IdleCauses(Row):
     stream: int = column("number", "Stream number.")
     host_wait_ns: int = column("ns", "Idle time in gaps that began before the next event was launched.", "host")
     host_waits: int = column("count", "Number of gaps that host_wait_ns covers.")
-    kernel_wait_ns: int = column(
-        "ns", "Idle time in other gaps that are shorter than 30 µs, a usual gap between kernels.", "kernel"
-    )
+    kernel_wait_ns: int = column("ns", "Idle time in other gaps of less than 30 µs between kernels.", "kernel")
     kernel_waits: int = column("count", "Number of gaps that kernel_wait_ns covers.")
     other_ns: int = column("ns", "Idle time in all other gaps, for example waits for other streams.")
     others: int = column("count", "Number of gaps that other_ns covers.")
