@@ -29,12 +29,13 @@ from etplus.report.job_page import ranks_html
 from etplus.report.page_columns import page_columns
 from etplus.report.report_html import diff_html, job_diff_html
 from etplus.trace.trace import Trace
-from made_host_jobs import HOST_JOBS
+from made_host_jobs import HOST_JOBS, RANDOM_HOST_JOBS
 from made_jobs import JOBS, Rank, ddp
 from made_jobs import Job as MadeJob
 from random_program import random_programs
 from random_step import random_step
 from served import Batch, serve
+from simulator import Network
 from support import FIXTURES, ROOT, fixture_pair, plain
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -70,6 +71,8 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
         return _linked(JOB_PAIRS[name][after])
     if name in JOBS:
         return _linked(JOBS[name])
+    if name in RANDOM_HOST_JOBS:
+        return [link(*texts) for texts in RANDOM_HOST_JOBS[name].texts(network=Network(bandwidth=1, latency=1000))]
     if name.startswith("host "):
         return [link(*texts) for texts in HOST_JOBS[name[5:]].texts()]
     if name in PROGRAMS:

@@ -25,9 +25,10 @@ from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from golden_analysis import RANDOM, flat, traces_of
 from golden_converting import SETS
+from made_host_jobs import RANDOM_HOST_JOBS
 
 RECORDED = ("pair", "kineto", "item", "recomputation", "launch_bound", "slow_rank")
-CASES = (*RECORDED, "pipeline", "host ddp", "host pipeline", *SETS, *RANDOM)
+CASES = (*RECORDED, "pipeline", "host ddp", "host pipeline", *RANDOM_HOST_JOBS, *SETS, *RANDOM)
 CHANGES = (
     ["kernel*0.5"], ["cpu*0.5", "op:~mm*2"], ["step=1 kernel:~mm*0"], ["no wait ~ynchronize", "comm*0.25"],
     ["phase~backw cpu*0.5"], ["rank=1 kernel*2"], ["launch_latency=1us", "gap=1us", "stream=7*0.5"],
@@ -50,12 +51,12 @@ def _chakra_set(name: str) -> list[Trace]:
 def timeline_lines(name: str) -> list[str]:
     """The replay without changes, with `CHANGES`, and on `NETWORKS`; and what is fitted to the traces."""
     traces, lines = _chakra_set(name) if name in SETS else traces_of(name), list[str]()
-    every = 1 if len(traces) == 1 else 2
+    some = slice(1, None, 4) if name in RANDOM_HOST_JOBS else slice(0, None, 1 if len(traces) == 1 else 2)
     unchanged = replay_ranks(traces)
     lines += _replay_lines("unchanged", unchanged, unchanged)
-    for change in CHANGES[::every]:
+    for change in CHANGES[some]:
         lines += _tried(" ".join(change), traces, unchanged, change, None)
-    for network in NETWORKS[::every]:
+    for network in NETWORKS[some]:
         lines += _tried(network, traces, unchanged, [], network)
     graph = unchanged.graph
     for label, other in (("without recording", without_recording(graph, 0.5)), ("no turns", without_turns(graph))):

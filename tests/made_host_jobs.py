@@ -6,6 +6,8 @@ collective at different times, which is theirs and not the network's.
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
+from random import Random
 from typing import Any, ClassVar
 
 from made_jobs import Job, Play, Rank, Ready, Tensor, sides, trace_event
@@ -132,6 +134,36 @@ def _pipeline(rank: HostRank) -> Play:
                 if rank.rank < rank.ranks - 1:
                     yield from rank.message(y[batch], rank.rank, rank.rank + 1)
 
+
+def _random(seed: int, rank: HostRank) -> Play:
+    """The same random actions on each rank: work, pauses, messages, and collectives that queue or block."""
+    rng, ends, tensors = Random(seed), list[int](), [rank.tensor(f"x{k}", 1 << 12 + 2 * k) for k in range(6)]
+    for _ in range(24):
+        one, other, action = *rng.sample(tensors, 2), rng.randrange(8)
+        source, target = rng.sample(range(rank.ranks), 2)
+        if action < 2:
+            rank.work(("aten::mm", "detach")[action], rng.choice([100_000, 3_000_000]), [one], [other])
+        elif action == 2:
+            rank.now += rng.choice([1_000_000, 6_000_000, 20_000_000])
+        elif action == 3:
+            yield from rank.reduce_and_wait(one)
+        elif action == 4 and rank.rank in (source, target):
+            ends.append((yield from rank.message(one, source, target)))
+        elif action == 7:
+            rank.wait_for(ends.pop(0) if ends else 0)
+        elif action == 5:
+            with rank.op("_ReduceBackward", [one], [other]):
+                rank.wait_for((yield from rank.reduce(one)))
+                rank.work("aten::add", 50_000, [one], [one])
+        elif action != 4:
+            ends.append((yield from rank.reduce(one)))
+            ends.append((yield from rank.reduce(other)))
+
+
+RANDOM_HOST_JOBS = {
+    f"host random {seed}": Job(partial(_random, seed), ranks=3 - seed % 2, skew_ns=400_000, of=HostRank)
+    for seed in range(3)
+}
 
 HOST_JOBS = {
     "ddp": Job(_ddp, ranks=3, skew_ns=400_000, of=HostRank),

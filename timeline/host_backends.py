@@ -145,7 +145,7 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, 
     sent = {row for row, communication in communications.items() if communication.kind == SEND}
     pairs = np.array(list(lanes.waits(rows, sent)), np.int64).reshape(-1, 2)
     source, edge = points.end[pairs[:, 0]], pairs[:, 1]
-    latest = np.full(len(chains), -1, np.int64)
+    latest = np.zeros(len(chains), np.int64)
     np.maximum.at(latest, edge, points.measured[source])
     left = points.measured[chains.target] - np.maximum(latest, points.measured[chains.source])
     waited = (latest > points.measured[chains.source]) & (chains.kind == HOST)
@@ -155,12 +155,16 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, 
     usual = int(median(straight)) if len(straight) else _DISPATCH_NS
     result, reader = points.timed_edges("data")
     read = np.isin(result, rows)
+    order = np.lexsort((points.measured[begin], shared.queue))
+    turn, queue = begin[order], shared.queue[order]
+    follows = (queue[1:] == queue[:-1]) & (queue[1:] >= 0)
     edges = Edges.joined(
         [
             Edges.of(HANDOFF, issued, begin, np.where(queued, np.minimum(lag, usual), lag)),
             Edges.of(DURATION, begin, end, points.trace.nodes.dur[rows], rows),
             Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
             points.in_order(points.end[result[read]], points.start[reader[read]]),
+            points.in_order(turn[:-1][follows], turn[1:][follows]),  # in other orders ranks would wait for each other
         ]
     )
     notes = _unexplained(points, chains, waited)

@@ -67,8 +67,7 @@ def _at_once(kind: int, source: IntColumn, target: IntColumn) -> Edges:
 
 def scheduled(graph: ReplayGraph) -> ReplayGraph:
     """Let streams and threads run ready rows in the order of their ids. Ranks with recorded times are unchanged."""
-    lane = _lanes(graph)
-    rows = np.flatnonzero(lane >= 0)
+    lane, rows = _lanes(graph)
     if not len(rows):
         return graph
     graph = without_turns(graph)
@@ -97,15 +96,12 @@ def without_turns(graph: ReplayGraph) -> ReplayGraph:
     return replace(graph, edges=edges.take(kept))
 
 
-def _lanes(graph: ReplayGraph) -> IntColumn:
+def _lanes(graph: ReplayGraph) -> tuple[IntColumn, IntColumn]:
+    """Return the lane of each row, and the rows that run one after another on their lanes."""
     on_device = graph.column("kind") == GPU
     number = np.where(on_device, graph.column("stream_lane"), graph.column("thread"))
-    lane = distinct_rows(graph.rank_of_row, on_device, number)[1]
-    lane[graph.start < 0] = -1
+    in_turn = graph.start > 0
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
-        if trace.times_recorded:
-            lane[first : first + len(trace)] = -1
-            continue
-        receives = [first + found.row for found in find_communications(trace) if found.kind == RECV]
-        lane[receives] = -1
-    return lane
+        in_turn[[first + found.row for found in find_communications(trace) if found.kind == RECV]] = False
+        in_turn[first : first + len(trace)] &= not trace.times_recorded
+    return distinct_rows(graph.rank_of_row, on_device, number)[1], np.flatnonzero(in_turn)

@@ -8,7 +8,7 @@ import pytest
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import predicted_traces, replay
-from etplus.timeline.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks
+from etplus.timeline.rank_coupling import Rendezvous, _join, find_rendezvous, join_ranks
 from etplus.timeline.replay_graph import COMM, DURATION, HANDOFF, HOST, LINK_KINDS, Edges, ReplayGraph
 from etplus.trace.errors import UsageError
 from made_traces import Timeline
@@ -54,20 +54,6 @@ def test_what_each_rank_waits_for() -> None:
     assert [int(result.end[int(joint.first_row[k]) + met.row[k]]) for k in range(3)] == [100_000] * 3
     slow = joint.scaled((edges.kind == HOST) & (joint.rank_of_row[np.maximum(joint.row[edges.target], 0)] == 2), 3.0)
     assert replay(slow, [fit_constants(graph) for graph in graphs]).makespan_ns > 100_000
-
-
-def test_edges_of_a_rank_in_the_numbers_of_the_whole() -> None:
-    graph = rank(0, 0, 10, 90).graph()
-    [row] = [k for k in range(len(graph.start)) if graph.name_of(k).startswith("nccl")]
-    for met in ([row], []):
-        own = _own_edges(graph, met, 7, 100, 5)
-        edges = graph.edges.take(~((graph.edges.kind == DURATION) & bool(met)))
-        begin = edges.source == 0
-        assert own.source.tolist() == np.where(begin, 0, edges.source + 7).tolist()
-        assert own.target.tolist() == (edges.target + 7).tolist()
-        assert own.lag.tolist() == (edges.lag + 5 * begin).tolist()
-        assert own.owner.tolist() == np.where(edges.owner >= 0, edges.owner + 100, -1).tolist()
-        assert own.kind.tolist() == edges.kind.tolist() and own.capped.tolist() == edges.capped.tolist()
 
 
 def test_a_message_and_a_collective_on_the_host() -> None:
@@ -126,18 +112,3 @@ def test_where_no_collective_synchronizes_any_sets_the_clocks(kind: str) -> None
     done = replay(join_ranks(graphs), [fit_constants(graph) for graph in graphs])
     for made, trace in zip(predicted_traces(done), traces, strict=True):
         assert made.nodes.ts.tolist() == trace.nodes.ts.tolist(), "by the clock of each"
-
-
-def test_points_of_two_ranks_have_the_rows_of_the_whole() -> None:
-    assert _moved(np.array([-1, 0, 3]), 5).tolist() == [-1, 5, 8]
-    graphs = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
-    joint, first = join_ranks(graphs), len(graphs[0].trace)
-    assert joint.row[0] == -1
-    points = [np.where(graph.row >= 0, graph.row + by, -1) for graph, by in zip(graphs, (0, first), strict=True)]
-    assert sorted(joint.row.tolist()) == sorted([*points[0].tolist(), *points[1].tolist()[1:], -1])
-    for which, by in enumerate((0, first)):
-        graph = graphs[which]
-        for side in ("start", "end"):
-            old, new = getattr(graph, side), getattr(joint, side)[by : by + len(graph.trace)]
-            assert ((old >= 0) == (new >= 0)).all() and (new >= -1).all()
-            assert joint.row[new[new >= 0]].tolist() == (graph.row[old[old >= 0]] + by).tolist()
