@@ -22,6 +22,8 @@ class _Program:
         properties = {**H100, "name": names[seed % 4], "computeMajor": 8 + (seed % 4 < 2)}
         self.device = MadeDevice(rng.choice([2.0, 6.0]), rank=rank, shapes=seed % 5 != 4, properties=properties)
         self.number, self.open = 0, list[tuple[int, str]]()
+        if seed % 2:
+            self.device.launch("of no operator", 5.0)
 
     def run(self) -> Trace:
         parts = [self._product, self._elements, self._copy, self._loop, self._call, self._attention]

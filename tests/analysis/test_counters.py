@@ -7,11 +7,6 @@ from etplus.converters.open import load as read_trace
 from made_traces import kineto_of, memory_event, op
 
 
-def test_memory_that_is_not_reserved_has_one_counter() -> None:
-    events = [op("aten::mm", 0, 100), memory_event(40, 8, 1, 9, **{"Total Reserved": -1})]
-    assert [one.kind for one in counters(read_trace(kineto_of(events)))] == ["allocated"]
-
-
 def test_allocations_before_the_trace_count_at_its_start() -> None:
     events = [op("aten::mm", 100, 100)]
     events += [memory_event(ts, 1_000_000, ts, 1_000_000 * number) for number, ts in enumerate((10, 50, 120), 1)]

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 from etplus.analysis.event_frames import CallFrame, EventFrame
-from etplus.converters.open import load
 from etplus.trace.frames import Nullable
-from made_traces import kernel, kineto_of, launch, op
 from support import linked
 
 
@@ -44,12 +42,3 @@ def test_sql_sees_the_same_table(table: str, columns: Any) -> None:
     found = trace.sql(f"select * exclude (rank) from {table} order by index").to_arrow()
     assert found.column_names == [column.name for column in columns]
     assert found.to_pylist() == rows.to_arrow().to_pylist()
-
-
-def test_shares_of_the_peaks_of_kernels() -> None:
-    product = op("aten::mm", 0, 50, [([1024, 1024], "float")] * 2)
-    events = [product, launch(1, 5), kernel("gemm", 1, 20, 100), kernel("other", 2, 190, 10)]
-    frame = load(kineto_of(events)).kernels.to_pandas().set_index("name")
-    assert frame.loc["gemm", "flops_share"] == pytest.approx(2 * 1024**3 / 100e-6 / 67e12)
-    assert frame["bound"].to_dict() == {"gemm": "compute", "other": ""}
-    assert frame.loc["other", ["flops_share", "bytes_share"]].isna().all()

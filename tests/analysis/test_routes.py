@@ -31,9 +31,3 @@ def test_outputs_that_are_not_recorded_are_not_none() -> None:
         analysis = analyze(trace)
         assert trace.signatures[0].outputs is None
         assert [row.bytes for row in analysis.kernels] == [4 * (6 + 12 + 8)]
-
-
-def test_inputs_that_are_not_recorded_are_unknown() -> None:
-    for trace in both(kineto_of([op("aten::fill_", 0, 50), launch(1, 10), kernel("k", 1, 20, 10)])):
-        analysis = analyze(trace)
-        assert not trace.signatures and [row.bytes for row in analysis.kernels] == [None]

@@ -38,8 +38,3 @@ def test_sequences() -> None:
     shorter = KernelSequence("aten::a", ("x", "y"), 1, 3_000, 20_000)
     assert kernel_sequences(trace, least=2) == [*found, shorter] and kernel_sequences(trace, least=5) == []
     assert kernel_sequences(trace, least=4) == longer[1:2]
-
-
-def test_a_trace_without_kernels_has_none() -> None:
-    assert kernel_sequences(read_trace(kineto_of([op("aten::a", 0, 5)])), least=1) == []
-    assert kernel_sequences(read_trace(kineto_of([kernel("k", 1, 0, 5)])), least=1) == []

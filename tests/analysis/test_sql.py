@@ -100,6 +100,7 @@ def test_values_that_python_or_json_lack_become_text_and_repeated_names_get_numb
     found = tables().query(query)
     assert found.columns == ["a", "b", "a_2", "a_3", "a_1"]
     assert found.rows == [(1, "1 day", "infinity", datetime.date(2026, 1, 2), 2)]
+    assert tables().query("select null as a, 1 as b, true as b").to_text(80).split() == ["a", "b", "b_1", "1", "True"]
 
 
 @pytest.mark.parametrize("most", [1, 2])

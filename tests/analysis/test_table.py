@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-from etplus.analysis.breakdown import BreakdownRow
 from etplus.analysis.table import (
     INFERRED,
     Row,
@@ -55,6 +54,7 @@ def test_columns_of_json() -> None:
     assert Table(Plain, [ROW]).plain() == [plain] and Table(Plain).plain() == []
     assert Compared(None, True).plain() == {"b": None, "is_new": True}
     assert Compared(ROW, False).plain() == {"b": plain, "is_new": False}
+    assert [Compared(row, False).flat()["b_count"] for row in (None, ROW)] == [None, 4]
 
 
 def test_descriptions_follow_from_the_declarations() -> None:
@@ -100,11 +100,6 @@ def test_tables_are_listed_with_their_rows_and_the_empty_ones_in_one_line() -> N
     many = listed({f"t{number}": [0] * (number + 1) for number in range(24)}).splitlines()
     assert len(many) == 22 and many[20].split() == ["t20", "21", "rows"] and many[21] == "… 3 more"
     assert len(listed({f"t{number}": [0] for number in range(22)}).splitlines()) == 22
-
-
-def test_a_mean_is_of_the_count() -> None:
-    row = BreakdownRow(0, 0, (), "op", "", "k", "kernel", 4, 10, 0.5)
-    assert row.mean_ns == 2.5 and row.label == "op"
 
 
 def test_the_docs_have_every_column() -> None:

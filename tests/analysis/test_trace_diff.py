@@ -1,73 +1,28 @@
 """Differences of two small traces, row by row: operators, call paths, iterations, and what the text says."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import etplus
 import pytest
 from etplus import link
 from etplus.analysis.findings import changes
-from etplus.analysis.place_diff import line_rows, path_rows
+from etplus.analysis.place_diff import _files, line_rows
 from etplus.analysis.summary import Analysis, analyze
-from etplus.analysis.trace_diff import DiffRow, Side, _weighted, difference, regressions
+from etplus.analysis.trace_diff import _weighted, difference, regressions
 from etplus.converters.open import load as read_trace
 from etplus.report import diff_text
 from made_traces import frame, kernel, kineto_of, launch, op, program
 
 
-def analyzed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Analysis:
+def analyzed(*calls: tuple[str, float]) -> Analysis:
     """Calls of 20 µs of aten::outer, each with an operator that launches a kernel of so many µs."""
     events: list[dict[str, Any]] = []
-    if early:
-        events += [op("aten::early", 0, 10), launch(99, 1), kernel("k", 99, 12, early)]
     for at, (name, dur) in enumerate(calls):
         start = 100 + 100 * at
         events += [op("aten::outer", start, 20), op(name, start + 1, 15), launch(at + 1, start + 2)]
         events += [kernel(f"k {name}", at + 1, start + 20, dur)]
-    width = 100 * len(calls) // max(steps, 1)
-    events += [op(f"ProfilerStep#{n}", 100 + width * n, width, cat="user_annotation") for n in range(steps)]
     return analyze(read_trace(kineto_of(events)))
-
-
-A, B = analyzed(("aten::a", 10), ("aten::b", 20), ("aten::b", 4)), analyzed(("aten::a", 15), ("aten::c", 4))
-
-
-def test_rows_the_greatest_change_first() -> None:
-    found = difference(A, B)
-    assert (found.total_a, found.total_b, found.per_iteration) == (34_000, 19_000, False)
-    assert found.ops == [DiffRow("aten::outer", Side(3, 34_000), Side(2, 19_000))]
-    assert [(row.name, row.a and row.a.total_ns, row.b and row.b.total_ns, row.ratio) for row in found.kernels] == [
-        ("k aten::b", 24_000, None, None), ("k aten::a", 10_000, 15_000, 1.5), ("k aten::c", None, 4_000, None)
-    ]  # fmt: skip
-    assert [row.change_ns for row in found.kernels] == [-24_000, 5_000, 4_000]
-    assert [row.name for row in found.gains] == ["aten::outer"] and found.losses == []
-    assert DiffRow("x", Side(1, 0), Side(1, 5)).ratio is None
-
-
-def test_call_paths() -> None:
-    found = {row.path: row for row in path_rows(A, B, per_iteration=False)}
-    assert [path[1:] for path in found] == [(), ("aten::b",), ("aten::a",), ("aten::c",)]
-    outer, b = found["aten::outer",], found["aten::outer", "aten::b"]
-    assert outer.a and outer.b and b.a and b.b is None
-    assert vars(outer.a) == {"calls": 3, "host_ns": 60_000, "self_ns": 15_000, "device_ns": 34_000, "launched_ns": 0}
-    assert vars(b.a) == {"calls": 2, "host_ns": 30_000, "self_ns": 30_000, "device_ns": 24_000, "launched_ns": 24_000}
-    assert (outer.change("device_ns"), b.change("host_ns")) == (-15_000, -30_000)
-
-
-def test_iterations_are_compared_on_average() -> None:
-    two = analyzed(("aten::a", 10), ("aten::a", 20), ("aten::b", 30), ("aten::b", 40), steps=2, early=7)
-    one = analyzed(("aten::a", 10), ("aten::b", 30), steps=1)
-    found = difference(two, one)
-    assert found.per_iteration and (found.iterations_a, found.iterations_b) == (2, 1)
-    assert (found.outside_a, found.outside_b) == ((1, 7_000), (0, 0))
-    assert (found.total_a, found.total_b, found.latency_a, found.latency_b) == (50_000, 40_000, 200_000, 200_000)
-    assert [(row.name, row.a and row.a.count, row.a and row.a.total_ns) for row in found.kernels] == [
-        ("k aten::a", 1, 15_000), ("k aten::b", 1, 35_000)
-    ]  # fmt: skip
-    whole = difference(two, one, total=True)
-    assert not whole.per_iteration and (whole.total_a, whole.total_b) == (107_000, 40_000)
-    rows = {row.path[-1]: row for row in found.paths}
-    assert "aten::early" not in rows and rows["aten::a"].a and rows["aten::a"].a.calls == 1
-    assert rows["aten::a"].a.device_ns == 15_000
 
 
 def stepped(optimizer: float, steps: int, gpu: bool) -> Analysis:
@@ -158,3 +113,12 @@ def test_the_finding_of_a_changed_line_has_its_file_and_line(exact: bool) -> Non
 def test_lines_without_own_code_are_left_out() -> None:
     events = [frame("torch/x.py(1): f", 0, 50), *program({}, first=1)[1:]]
     assert compared(events + program({}), events + program({})) == []
+
+
+def test_renamed_files_pair_by_the_end_of_their_path_and_then_by_half_of_their_functions() -> None:
+    def pairs(*sides: dict[str, str]) -> list[tuple[str, str]]:
+        lines = [[SimpleNamespace(file=file, function=one) for file in side for one in side[file]] for side in sides]
+        return _files(*(cast(Any, SimpleNamespace(lines=each)) for each in lines))
+
+    found = pairs({"a/x": "f", "a/y": "g", "a/z": "k", "a/v": "mno"}, {"b/x": "g", "b/y": "f", "b/w": "kl", "b/u": "m"})
+    assert found == [("a/x", "b/x"), ("a/y", "b/y"), ("a/z", "b/w")]

@@ -12,6 +12,7 @@ import pytest
 from etplus.analysis.findings import Case, Findings
 from etplus.analysis.findings.communication_findings import _latency
 from etplus.analysis.findings.rank_times import RankTimes, uncovered
+from etplus.analysis.findings.stragglers import _cause, _causes, _interventions, _LongerOnRank
 from etplus.linker import link
 from etplus.trace.intervals import union
 from kept_findings import find_findings
@@ -161,3 +162,21 @@ def test_operators_around_a_communication_are_no_compute():
 def test_a_latency_follows_from_sizes_of_which_one_is_twice_another():
     sizes, ns = np.array([10, 0, 10, 20]), np.array([7, 1, 5, 8])
     assert _latency(sizes, ns) == (2.0, True) and _latency(sizes - (sizes == 20), ns) == (5.0, False)
+
+
+def test_causes_of_a_late_rank_explain_half_of_the_wait():
+    def longer(name: str, ns: int, *, kernel: bool = True, usual: float = 100.0) -> _LongerOnRank:
+        return _LongerOnRank(name, kernel, np.arange(2), usual + ns, usual, 4, 4.0)
+
+    extras = [longer("a", 30), longer("b", 20, usual=0.0), longer("c", 50, kernel=False)]
+    assert _causes(extras, 100) == extras[:2] and _causes(extras, 101) == [] and _causes(extras[1:], 100) == extras[2:]
+    assert len(_causes([longer("a", 60), longer("b", 15), longer("c", 1)], 100)) == 2
+    names = [change.what_if for change in _interventions(1, extras, extras)]
+    assert names == ["rank=1 kernel:name=a*0.7692", "rank=1 kernel:name=b*0", "rank=1 op:c*0.6667"]
+    four = [longer(name, 25) for name in "abcd"]
+    (whole,) = _interventions(1, four, [*four, *extras[2:]])
+    assert whole.what_if == "rank=1 kernel*0.8" and len(whole.rows) == 8
+    said = [_cause(causes, 50) for causes in (extras[2:], [longer("b", 25, usual=0.0)], [longer("b", 24)], four)]
+    parts = ("c takes", "kernel b takes", "1 kernels take", "kernel a takes")
+    assert all(text.startswith(part) for part, text in zip(parts, said, strict=True))
+    assert ["1.50 times" in said[0], "do not run" in said[1], "1.24 times" in said[2]] == [True] * 3

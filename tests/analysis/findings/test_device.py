@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from etplus.analysis.findings import Case, Finding, memory_use, precision
+from etplus.analysis.findings import Case, Finding, memory_use, precision, products
+from etplus.analysis.findings.eager_attention import _REACH, attention_groups
 from etplus.analysis.findings.like_work import slow_among_like
 from etplus.analysis.findings.products import ProductGroup, why_slow_extents
 from etplus.analysis.findings.work_items import work_items
@@ -178,24 +179,6 @@ def _all_of(device: MadeDevice) -> dict[str, Finding]:
     return {finding.id: finding for finding in find_findings(Case([device.trace()]))}
 
 
-def test_without_shapes_attention_is_likely_and_costs_what_softmax_and_its_like_take() -> None:
-    device = MadeDevice(shapes=False)
-    _eager_attention(device, before=True)
-    finding = _all_of(device)["eager-attention"]
-    around = sum(event["dur"] for event in device.events if event["cat"] == "kernel" and "nvjet" not in event["name"])
-    assert finding.certainty == "inferred" and finding.gain is not None
-    assert abs(finding.gain.ns - around * 1e3) < 0.05 * around * 1e3
-
-
-def test_softmax_before_a_plain_product_is_no_attention() -> None:
-    device = MadeDevice()
-    for _ in range(4):
-        device.linear(4096, 64, 4096)
-        device.op("aten::_softmax", [(4096, 64)], ("softmax_warp_forward", 50.0))
-        device.linear(4096, 4096, 64)
-    assert "eager-attention" not in _all_of(device)
-
-
 def test_backward_of_attention_belongs_to_it() -> None:
     device, number = MadeDevice(), 0
 
@@ -319,6 +302,9 @@ def test_all_problems_of_two_ranks_at_once() -> None:
 def test_gemms_in_float32_take_what_the_peaks_say_at_most() -> None:
     found = [precision._products_in_single(ratio) for ratio in (None, 4.0, 2.0, 1.0, 0.8)]
     assert found == [(0.5, 0.65), (0.25, 0.65), (0.5, 0.65), (0.75, 1.0), (0.875, 1.0)]
+    peaks: list[Any] = [SimpleNamespace(tflops={"tf32": tf32, "float32": 1}) for tf32 in (2, 1.9, 0)]
+    known = [products._uses_tf32(of, {"warpSize": 32, "computeMajor": major}) for of in peaks for major in (8, 7)]
+    assert known == [True, *[False] * 5] and not products._uses_tf32(peaks[0], {"warpSize": 64, "computeMajor": 9})
 
 
 def test_the_memory_of_a_device_is_that_of_its_number_or_of_the_only_one() -> None:
@@ -377,6 +363,33 @@ def test_a_share_at_the_limit_is_enough(name: str, us: int, operator: str, kerne
 @pytest.mark.parametrize(("outer", "expected"), [("aten::step", True), ("Redistribute", False)])
 def test_forward_work_that_distributes_tensors_is_not_recomputed(outer: str, expected: bool) -> None:
     device = MadeDevice()
+    device.memory(1 << 30, 2 << 30, 4096, 8192)
     with device.inside(outer):
         _recomputation(device, before=True)
     assert ("recomputation" in _all_of(device)) == expected
+
+
+@pytest.mark.parametrize(
+    ("shapes", "between", "found"),
+    [
+        (((8, 64, 32), (8, 32, 64), (8, 64, 64)), (_REACH - 1, _REACH - 1), [2 * _REACH + 1]),
+        (((8, 64, 32), (8, 32, 64), (8, 64, 64)), (_REACH, 0), []),
+        (((8, 64, 32), (8, 32, 64), (8, 64, 64)), (0, _REACH), []),
+        (((1, 64, 32), (1, 32, 64), (1, 64, 64)), (0, 0), []),
+        (((8, 64, 32), (8, 32, 64), (4, 64, 64)), (0, 0), []), (((8, 64, 32), (8, 32, 64), (8, 128, 32)), (0, 0), []),
+        (((64, 32), (32, 64), (64, 64)), (0, 0), []),
+    ],
+)  # fmt: skip
+def test_attention_is_softmax_of_scores_of_one_gemm_for_another(
+    shapes: tuple[Any, Any, Any], between: tuple[int, int], found: list[int]
+) -> None:
+    device, (queries, keys, scores) = MadeDevice(), shapes
+    name = "aten::bmm" if len(queries) == 3 else "aten::mm"
+    device.op(name, [queries, keys], ("gemm", 10.0))
+    for count, after in zip(between, ("aten::_softmax", ""), strict=True):
+        for _ in range(count):
+            device.op("aten::mul", [scores], (POINTWISE.format("Mul"), 5.0))
+        if after:
+            device.op(after, [scores], ("cunn_SoftMaxForward<8>", 5.0))
+    device.op(name, [scores, (*queries[:-2], scores[-1], 32)], ("gemm", 10.0))
+    assert [len(group.items) for group in attention_groups(Case([device.trace()]))[0]] == found

@@ -121,11 +121,11 @@ def test_decode_far_from_its_roofline_gains_what_kernels_near_it_take() -> None:
     assert "decode-roofline" not in ids(products(0.7))
 
 
-def late(steps: int, wait: int, rank: Rank) -> Play:
+def late(steps: int, wait: int, rank: Rank, every: int = 1) -> Play:
     """Steps of decode in which the host works for `wait` ns before it launches."""
-    for _ in range(steps):
+    for step in range(steps):
         with rank.op(DECODE.name("vllm"), annotation=True):
-            rank.now += wait
+            rank.now += wait * (step % every == 0)
             for _ in range(10):
                 rank.compute("aten::mm", 20_000)
         rank.synchronize()
@@ -140,4 +140,4 @@ def test_a_step_that_waits_before_its_first_kernel_gains_the_wait() -> None:
     assert finding.cost_ns == pytest.approx(law, rel=0.15)
     share = law / slow.makespan_ns(RECORDED)  # gains are of the time without recording
     assert finding.gain.low_ns <= share * findings.makespan_ns <= finding.gain.high_ns
-    assert "waits-for-first-kernel" not in ids(found(fast))
+    assert "waits-for-first-kernel" not in ids(found(fast)) | ids(found(Job(partial(late, 8, 90_000, every=8), 1)))

@@ -5,9 +5,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from etplus.analysis.findings import Case, Finding, Findings
-from etplus.analysis.findings.step_outliers import _advice
+from etplus.analysis.findings.step_outliers import _advice, _causes, _interventions, _LongerInStep, _why
 from etplus.linker import link
 from kept_findings import find_findings
 from made_jobs import RECORDED, Job, Play, Rank
@@ -79,3 +80,23 @@ def test_advice_follows_the_first_cause() -> None:
         ([cause(10), cause(shapes=1)], 0, "pad or bucket the inputs"),
     ):  # fmt: skip
         assert _advice(causes, step).startswith(said)
+
+
+def test_causes_explain_half_of_the_time_by_up_to_three_names_or_together() -> None:
+    def longer(name: str, ns: int, *, kernel: bool = True, shapes: bool = False, times: int = 4) -> _LongerInStep:
+        return _LongerInStep((name, kernel), np.arange(2), 100.0 + ns, 100.0, times, 4.0, shapes)
+
+    two = [longer("a", 30), longer("#b", 20, shapes=True), longer("c", 50, kernel=False, times=5)]
+    assert [cause.key[0] for cause in _causes(two, 100)] == ["a", "#b"]
+    assert [cause.key[0] for cause in _causes(two, 101)] == [] and _causes(two[2:], 100) == two[2:]
+    assert len(_causes([longer("a", 60), longer("b", 15), longer("c", 1)], 100)) == 2  # 75 of 100 are enough
+    (whole,) = _causes([longer(name, 10, shapes=name == "c") for name in "abcde"], 100)
+    assert whole[:1] + whole[2:] == (("5 kernels together", True), 550, 500, 20, 20, True, True)
+    shown = [(change.what_if, change.rows.tolist()) for change in _interventions([*two, whole], "step=1", 5)]
+    assert [what for what, _ in shown] == [
+        "step=1 kernel:name=a*0.7692", "step=1 kernel:name~b*0.8333", "step=1 op:c*0.6667", "step=1 kernel*0.9091"
+    ]  # fmt: skip
+    assert shown[0][1] == [5, 6] and len(shown[3][1]) == 10
+    said = [_why(causes) for causes in (two[:2], two[1:], two[2:], [whole])]
+    words = ("kernel a and 1 more takes 1.3 times", "#b and 1 more has shapes", "c is called 5 times", "has shapes")
+    assert all(part in text for part, text in zip(words, said, strict=True))

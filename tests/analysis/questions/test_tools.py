@@ -1,13 +1,14 @@
 """The tools of the server for agents: their numbers, pages, errors, and hostile names as data."""
 
 import asyncio
+import sys
 from functools import cache
 from typing import Any
 
 import orjson
 import pytest
 from etplus import Job, diff
-from etplus.analysis.questions.mcp_server import server_for
+from etplus.analysis.questions.mcp_server import require_mcp, server_for
 from etplus.analysis.questions.served_traces import ServedTraces
 from etplus.analysis.questions.tools import MOST_CHARACTERS, TOOLS, answer, call
 from etplus.analysis.summary import TABLES, table_of
@@ -241,6 +242,9 @@ def test_a_client_gets_the_answers_of_the_tools() -> None:
     assert [(found.content[0].text, found.is_error) for found in asyncio.run(talk())] == expected
 
 
-def test_no_traces_are_an_error() -> None:
+def test_no_traces_and_no_sdk_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no trace was given"):
         ServedTraces.of([])
+    monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
+    with pytest.raises(UsageError, match=r"etplus\[mcp\]"):
+        require_mcp()
