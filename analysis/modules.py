@@ -74,8 +74,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     owner = trace.attribution
     paths, of_path = _folded(trace, owner.hierarchy)
     annotated, annotated_at, names_at = _annotated(trace, paths)
-    calls, path = owner.calls, owner.hierarchy.path
-    place = of_path[path]
+    calls, path, place = owner.calls, owner.hierarchy.path, of_path[owner.hierarchy.path]
     above = np.where(calls.parent >= 0, path[calls.parent], 0) if len(calls) else path
     is_region = (calls.kind != OP) & (path != above)
     regions = np.flatnonzero(is_region)
@@ -86,16 +85,14 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     count = np.bincount(place[regions], minlength=len(paths))
     instances = np.bincount(of_path[distinct(path[regions])], minlength=len(paths))
     by_stacks = np.flatnonzero(instances == 0)[1:]  # skip the first path (the root)
-    if len(by_stacks):
-        ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))
-        own_host = sums(place[ops], (calls.end - calls.ts)[ops], len(paths))
-        self_ns[by_stacks], total[by_stacks] = own_host[by_stacks], _with_inner(paths, own_host)[by_stacks]
-        count[by_stacks] = _with_inner(paths, np.bincount(place[ops], minlength=len(paths)))[by_stacks]
-        instances[by_stacks] = np.bincount(of_path, minlength=len(paths))[by_stacks]
+    ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))
+    own_host = sums(place[ops], (calls.end - calls.ts)[ops], len(paths))
+    self_ns[by_stacks], total[by_stacks] = own_host[by_stacks], _with_inner(paths, own_host)[by_stacks]
+    count[by_stacks] = _with_inner(paths, np.bincount(place[ops], minlength=len(paths)))[by_stacks]
+    instances[by_stacks] = np.bincount(of_path, minlength=len(paths))[by_stacks]
     events = _with_inner(paths, np.bincount(annotated_at, minlength=len(paths)))
-    for row, names in names_at.items():
-        if not count[row]:
-            instances[row], count[row] = len(names), events[row]
+    for row in (row for row in names_at if not count[row]):
+        instances[row], count[row] = len(names_at[row]), events[row]
     from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
     region = nearest(owner.call, calls.parent, is_region)
     by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # none is open before the trace
@@ -104,13 +101,13 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     own, again = (sums(within_place, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
     own += sums(annotated_at, trace.gpu.dur[annotated], len(paths))
     annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # excludes captured calls
-    placed = np.append(place, 0)[owner.call] > 0
-    loose = np.flatnonzero(trace.launch_known & ~placed & ~mask_at(len(trace.gpu), annotated))
+    not_placed = (np.append(place, 0)[owner.call] == 0) & ~mask_at(len(trace.gpu), annotated)
+    loose = np.flatnonzero(trace.launch_known & not_placed)
     around = _open_at(trace, annotations, trace.launched_ns[loose])
     own += sums(place[around[around >= 0]], trace.gpu.dur[loose[around >= 0]], len(paths))
     device = _with_inner(paths, own)
-    rows_of = distinct(place[annotations])
-    device[rows_of] = sums(place[annotations], _launched_in(trace, annotations), len(paths))[rows_of]
+    rows_of = place[annotations]
+    device[rows_of] = sums(rows_of, _launched_in(trace, annotations), len(paths))[rows_of]
     behind = np.append(trace.origin.forward, np.full(len(calls) - len(trace.calls) + 1, -1))[owner.call]
     back = np.flatnonzero((behind >= 0) & from_call)
     backward = sums(place[behind[back]], trace.gpu.dur[back], len(paths))
@@ -177,8 +174,7 @@ def _annotated(
     known = {names: row for row, (_, names) in enumerate(paths)}
     rows, names_at = dict[int, int](), defaultdict[int, set[str]](set)
     for code in distinct(codes[events].astype(np.int64)).tolist():
-        name, row = trace.origin.modules[code][-1], 0
-        parts = _DOT.split(name)
+        parts, row = _DOT.split(trace.origin.modules[code][-1]), 0
         for end, part in enumerate(parts, 1):
             key = (*paths[row][1], _ORDINAL.sub("[*]", part))
             if key not in known:
