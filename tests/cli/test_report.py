@@ -26,8 +26,8 @@ def test_a_page_of_one_trace_and_of_two(tmp_path: Path) -> None:
     size = f"wrote   p.html ({len(page) / 1e6:.1f} MB)\n"
     assert written.stderr.decode() == size and (printed.returncode, written.returncode) == (0, 0)
     two = call("report", "a.json", "b.json", cwd=tmp_path)
-    told = "warning: 2 of 2 traces do not record their rank (distributedInfo), first a.json: it is not known"
-    assert two.stderr.decode() == f"{told} if all come from one job\n{size.replace('p.html', 'report.html')}"
+    told = "warning: 2 of 2 traces do not record their rank (distributedInfo), first a.json: it is unknown"
+    assert two.stderr.decode() == f"{told} whether they all come from one job\n{size.replace('p.html', 'report.html')}"
     assert b"<title>Job of 2 ranks " in (tmp_path / "report.html").read_bytes()
 
 

@@ -95,7 +95,7 @@ def test_what_not_all_ranks_have_alike_is_not_joined() -> None:
 def test_one_rank_is_no_job() -> None:
     graph: ReplayGraph = rank(0, 0, 10, 90).graph()
     for graphs in ([], [graph]):
-        with pytest.raises(UsageError, match="two ranks or more"):
+        with pytest.raises(UsageError, match="at least two ranks"):
             join_ranks(graphs)
 
 
