@@ -21,13 +21,10 @@ test: $(VENV)/.tests
 test-all: $(VENV)/.tests
 	$(PYTEST)
 
-# Tests of what a command imports: coverage itself imports sqlite3.
-IMPORTS := tests/linker/test_pipeline.py::test_importing_is_cheap_and_a_link_needs_nothing_of_torch_or_other_formats \
-	tests/cli/test_analyze.py::test_an_analysis_imports_nothing_that_it_does_not_need
 # Line and branch coverage of each package, including subprocesses; fails if less than 95% of the core's lines are covered.
 coverage: $(VENV)/.tests
 	$(INSTALL) 'pytest-cov>=6' 'coverage>=7.10'
-	$(PYTEST) -m "not slow" --hypothesis-profile=quick --cov=etplus --cov-report=json:coverage.json $(IMPORTS:%=--deselect %)
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick --cov=etplus --cov-report=json:coverage.json
 	$(BIN)/python tests/coverage_by_package.py coverage.json
 
 lint: $(VENV)/.lint

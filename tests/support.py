@@ -253,6 +253,13 @@ def run(name: str, *arguments: str | Path, **options: Any) -> subprocess.Complet
     return subprocess.run([*command(name), *map(str, arguments)], **options)
 
 
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process that coverage does not measure, because coverage imports modules itself."""
+    base = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")}
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, env=base, capture_output=True, text=True, timeout=60, check=False)
+
+
 def on_terminal(words: list[str], folder: Path, **environment: str) -> bytes:
     """What a command shows on a terminal of 80 columns."""
     pty = pytest.importorskip("pty", reason="pseudo-terminals are of POSIX")

@@ -1,8 +1,6 @@
 """`etplus analyze`: imports, devices, tables as CSV."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 from etplus.cli import analyze as module
 from etplus.linker import link
 from made_traces import kernel, kineto_of, launch, op
-from support import call, fixture_pair, kineto_document
+from support import call, fixture_pair, kineto_document, run_python
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +28,7 @@ def test_an_analysis_imports_nothing_that_it_does_not_need(etplus: Path) -> None
         "       'jobs.matching', 'analysis.job_summary', 'analysis.trace_diff', 'converters.job']\n"
         "print([name for name in [*heavy, *(f'etplus.{name}' for name in own)] if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = run_python(code)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

@@ -3,8 +3,6 @@
 import gzip
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,7 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
 from made_joins import PAIR_ET, PAIR_KINETO
 from repeated_steps import recorded, training
-from support import assert_valid, fixture_pair, plain
+from support import assert_valid, fixture_pair, plain, run_python
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 
@@ -41,7 +39,7 @@ def test_importing_is_cheap_and_a_link_needs_nothing_of_torch_or_other_formats(t
         f"trace_link([*files, '-o', {str(tmp_path / 'p.json')!r}])\n"
         "print([m for m in ('google', 'sqlite3', 'numpy.ma', 'tqdm', 'pandas') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n[]\n"
+    assert run_python(code).stdout == "[]\n[]\n"
 
 
 def test_paths_bytes_and_file_objects_give_the_same_links() -> None:
