@@ -194,15 +194,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         words = [*words[1:], "--help"]
     task = " ".join(words[:2])
     name = task if task in TASKS else " ".join(words[:1])
-    root, commands = etplus_parser([name])
+    if (name in COMMANDS and name != "predict") or name in TASKS or name in _others():
+        arguments = command_parser(name).parse_all(words[len(name.split()) :])
+        arguments.command = name
+        return arguments
+    root, commands = etplus_parser(options=False)
     if not name:
         print(command_list())
         root.exit()
-    if name in commands:
-        arguments = commands[name].parse_all(words[len(name.split()) :])
-        arguments.command = name
-        return arguments
-    if not name.startswith("-"):
+    if name not in commands and not name.startswith("-"):
         root.error(f"unknown command {name!r}{_suggestion(name, commands)}")
     return root.parse_all(words)
 
@@ -220,16 +220,21 @@ def parse_link(words: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[str, _Parser]]:
+def command_parser(name: str) -> _Parser:
+    """Return the parser of one command or task."""
+    parser = _Parser(prog=f"etplus {name}")
+    _add_options(parser, name)
+    return parser
+
+
+def etplus_parser(*, options: bool = True) -> tuple[_Root, dict[str, _Parser]]:
     """Return the parser of `etplus`, and the parsers of its commands and tasks.
 
     Args:
-        prepared: the commands to import so that their options can be added; None means all commands.
+        options: whether to import the commands and add their options.
     """
-    known = {*COMMANDS, *TASKS}
-    is_known = prepared is not None and known >= {*prepared}  # Searching for plugins takes longer than parsing.
     root = _Root(prog="etplus", description="Link PyTorch Execution Traces with Kineto traces and analyze the result.")
-    root.others = {} if is_known else {name: _summary(plugin) for name, plugin in _others().items()}
+    root.others = {name: _summary(plugin) for name, plugin in _others().items()}
     _add_version(root)
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     found: dict[str, _Parser] = {}
@@ -240,17 +245,21 @@ def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Root, dict[
             below = found[name].add_subparsers(dest="task", metavar="TASK", required=True)
             found |= {task: below.add_parser(task.rpartition(" ")[2], help=text) for task, text in tasks.items()}
     commands.add_parser(_HELP, help="show this list, or the options of one command")
-    for name in found if prepared is None else prepared:
-        if name in found and not any(task.startswith(f"{name} ") for task in TASKS):
+    for name in found if options else ():
+        if not any(task.startswith(f"{name} ") for task in TASKS):
             try:
-                command = command_named(name)
-                command.prepare_parser(found[name])
-                found[name].common = getattr(command, "COMMON", "").split()
+                _add_options(found[name], name)
             except ModuleNotFoundError as error:
-                if prepared is not None or not missing_part(error):
+                if not missing_part(error):
                     raise  # A parser that only lists the commands does not need their options.
-            add_log_level(found[name])
     return root, found
+
+
+def _add_options(parser: _Parser, name: str) -> None:
+    command = command_named(name)
+    command.prepare_parser(parser)
+    parser.common = getattr(command, "COMMON", "").split()
+    add_log_level(parser)
 
 
 def command_named(name: str) -> Command:

@@ -23,8 +23,10 @@ os.environ["COLUMNS"] = "80"
 # A shell starts background jobs with SIGINT ignored, and children inherit that; the tests of interruption need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What is imported and collected stays: the garbage collector neither searches it meanwhile nor in each test.
+# What is imported and collected stays: the garbage collector neither searches it meanwhile nor in each test, and each
+# search is made for many objects, since most tests leave no circles.
 gc.disable()
+gc.set_threshold(100_000, 20, 100)
 
 # The same programs every time, however busy the machine is; "hunt" looks at others.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from etplus.cli.parser import COMMANDS, TASKS, command_named, etplus_parser
+from etplus.cli.parser import COMMANDS, TASKS, command_named, command_parser, etplus_parser
 
 NAMES = [
     "analyze", "check", "completion", "convert", "demo", "diff", "link", "mcp", "measure", "record", "replay", "report",
@@ -49,7 +49,7 @@ def test_no_option_of_a_command_changes_unnoticed() -> None:
 
 def test_short_help_has_the_common_options_with_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = etplus_parser(["why"])[1]["why"].format_help().splitlines()
+    lines = command_parser("why").format_help().splitlines()
     assert lines[0] == "usage: etplus why [options] FILE ..." and lines[2].startswith("List problems in a trace")
     options = [line.split("  ")[1] for line in lines if line.startswith("  ") and not line.startswith("  etplus")]
     assert options == ["FILE", "--steps A-B", "--show N", "--fail-on ID", "--full", "--json [FILE]", "-q, --quiet"]
