@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Tables as wide as in a log, whatever terminal the tests are started from. Threads of numpy cost more than they save.
+os.environ |= {"COLUMNS": "80", "OPENBLAS_NUM_THREADS": "1"}
+
 HERE = Path(__file__).parent
 FOLDERS = sorted(folder for folder in HERE.rglob("*") if folder.is_dir() and folder.name != "__pycache__")
 sys.path[:0] = [str(HERE), *map(str, FOLDERS)]
 
 from browser import Page, chromium, open_page  # noqa: E402
-
-# Tables as wide as in a log, whatever terminal the tests are started from.
-os.environ["COLUMNS"] = "80"
 
 # A shell starts background jobs with SIGINT ignored, and children inherit that; the tests of interruption need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,11 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-_LARGE = r"resnet103|vllm|sglang|[\[/]linear\b"
+_LARGE = r"resnet103|vllm|sglang|[\[/]linear\b|(slow_step|uneven_ranks|serving|captured_graphs)\.md"
 """Shared traces that take a second or more each time."""
 _ALIKE = (
     r"dlrm\.rank[123]\b|lost_collective.*(-block\.(fsdp-tp4|pp2|tp2)|all-)|other_jobs.*mlp|cut_job.*(pp2|tp)"
     r"|test_exchanged_ranks.*(/network|network/|mlp|fsdp|pp2|minutes_apart_are_never_certain\[[^d])"
+    r"|what_was_recorded\[block\.fsdp2|as_recorded\[decoder-(kept|unused)|joined_program\[gpt\.pp3|network_.*\[fsdp-True"
+    r"|as_the_replay_does\[fsdp|comes_back_whole\[pairs|in_memory\[1"
 )
 """Ranks of a job that has another, and jobs of which others are tried in the same way."""
 
