@@ -67,7 +67,7 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
 
 def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
     job, report = write_job(tmp_path / "job", 2), tmp_path / "new" / "report.json"
-    done = call("link", job, "-q", "--json", report, "--min-certain", "0")
+    done = call("link", job, "-q", "--jobs", "1", "--json", report, "--min-certain", "0")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     found = read_json(report)
     assert found.items() >= read_json(job / "etplus" / "job_report.json").items()
@@ -75,12 +75,12 @@ def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
     assert all(Path(name).is_file() for name in found["outputs"]) and len(found["outputs"]) == 4
     assert [text for text in found["warnings"] if text.startswith("ranks 0-1: ")], "once for both"
     (job / "rank-1.et.json.gz").write_bytes(b"{")
-    done = call("link", job, "-q", "--json", report)
+    done = call("link", job, "-q", "--jobs", "1", "--json", report)
     found = read_json(report)
     assert done.returncode == found["exit_code"] == 3 and found["status"] == "failed"
     assert done.stderr.startswith(b"error: rank 1: ") and done.stderr.count(b"\n") == 1
     assert found["gates"]["min_match"] == {"least": 0.95, "share": 0.0, "passed": False}
-    done = call("link", job, "-q", "--ranks", "0,4")
+    done = call("link", job, "-q", "--jobs", "1", "--ranks", "0,4")
     assert (done.returncode, done.stderr) == (3, b"error: ranks without files: 4\n")
 
 
