@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..schemas.parquet import StoredRank, files_of, read_parquet, stored_ranks, write_rank
 from ..schemas.parquet.arrow_tables import ArrowTables
-from ..schemas.parquet.parquet_reader import check_table, read_meta
-from ..schemas.parquet.stored_folder import META
-from ..schemas.parquet.stored_tables import VIEWS, Place
+from ..schemas.parquet.parquet_reader import check_table, read_meta, read_parquet
+from ..schemas.parquet.parquet_writer import write_rank
+from ..schemas.parquet.stored_folder import META, StoredRank, stored_ranks
+from ..schemas.parquet.stored_tables import VIEWS, Place, files_of
 from ..schemas.text.transaction import transaction
 from ..trace.brief import as_html, brief
 from ..trace.errors import UsageError

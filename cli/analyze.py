@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 COMMON = "files steps output csv full json"
 _OF_ONE = ("device_spec", "graph_capture")  # These options are not available for a job.
 _ROWS = 3  # For a job, the screen shows at most this many rows per table.
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus analyze et_plus.json.gz
   etplus analyze --et-file et.json --kineto-file kineto.json
@@ -47,7 +47,6 @@ Exit status: 0 analyzed; 2 bad input or usage, nothing written.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show where the time goes in a trace: streams, modules, operators, kernels, memory."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "with one set of tables per trace")
     add_graph_captures(parser)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 COMMON = "files profile network run limit full json"
 _LISTED = 5  # maximum number of examples per kind of problem, in output files and with --full
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
   etplus check traces/job --profile astra-sim --network cluster.yml
@@ -38,7 +38,6 @@ Exit status: 0 no error, 1 errors found, 2 wrong usage or no Chakra trace.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Check Chakra traces for problems that make simulators fail, hang or give wrong results."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add("files", nargs="*", metavar="PREFIX", help="prefix of <prefix>.<rank>.et[.gz] files, a folder, or single files")
     about = "rules to check against; astra-sim reports anything that stops ASTRA-sim as an error (default: chakra)"

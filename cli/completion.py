@@ -6,7 +6,7 @@ import argparse
 
 _SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE", "OUTPUT", "MODEL", "MEASURED", "PAGE", "PREFIX"}
-_EPILOG = """\
+EPILOG = """\
 examples:
   eval "$(etplus completion bash)"                  # in ~/.bashrc
   etplus completion zsh > ~/.zfunc/_etplus          # a folder of $fpath
@@ -18,7 +18,6 @@ Exit status: 0 printed, 2 wrong usage.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Print a completion script for a shell."
-    parser.epilog = _EPILOG
     parser.add_argument("shell", choices=_SHELLS, help="shell for which to print the completion script")
 
 

@@ -13,7 +13,7 @@ from ..converters.exporter import Conversion
 from ..converters.folder import InputPair
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..schemas.nsys import is_nsys
-from ..schemas.parquet import is_stored
+from ..schemas.parquet.stored_folder import is_stored
 from ..schemas.redaction import redact
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError

@@ -27,7 +27,7 @@ from .terminal import print_warnings, say
 
 _SLOWER = 4
 COMMON = "files by_shape steps max_regression output full json"
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus diff h100.json.gz mi300x.json.gz
   etplus diff before.json after.json --by-shape
@@ -49,7 +49,6 @@ Exit status: 0 compared; 2 bad input or usage; 4 B exceeds
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compare the device time of two traces, or of two jobs, by source line, operator and kernel."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "two traces or jobs, A and B")
     add_tables_and_switch(parser)

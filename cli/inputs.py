@@ -12,7 +12,7 @@ from ..converters.folder import InputPair, is_pattern, named_by, stored_in, trac
 from ..converters.traces import known_rank, rank_of
 from ..jobs.job_report import ranges
 from ..schemas.nsys import find_ranks, is_nsys
-from ..schemas.parquet import StoredRank, is_stored
+from ..schemas.parquet.stored_folder import StoredRank, is_stored
 from ..schemas.text.file_ranks import FileRank, SeveralRanksError, choose, only
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError

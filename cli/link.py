@@ -188,7 +188,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
     output = _default_output(inputs[0], arguments) if arguments.output is None else arguments.output
     columns = output.endswith(".parquet")
     if columns:
-        from ..schemas.parquet import check_place  # This import is slow, and few runs need it.
+        from ..schemas.parquet.parquet_writer import check_place  # This import is slow, and few runs need it.
 
         check_place(output)
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]

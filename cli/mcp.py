@@ -11,7 +11,7 @@ from .inputs import add_inputs, find_inputs, read_each
 from .terminal import say
 
 COMMON = "files"
-_EPILOG = """\
+EPILOG = """\
 example:
   etplus mcp trace.json
 
@@ -24,7 +24,6 @@ The server uses standard input and output, reads only the given traces, each onc
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Answer questions about traces over the Model Context Protocol (needs the `mcp` extra)."
-    parser.epilog = _EPILOG
     add_inputs(parser, "several traces are the ranks of one job")
 
 

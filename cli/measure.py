@@ -34,7 +34,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _NO_OPERATOR = "only operators with a schema can be called; `etplus analyze` lists operators"
 COMMON = "files output device ops budget changes script"
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus measure et_plus.json -o measured.json --threads 1
   etplus measure et_plus.json --set batch=128 -o measured.json
@@ -52,7 +52,6 @@ needs only PyTorch. If several calls match, the script runs the longest call.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Time each distinct operator in the traces on this machine."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "identical calls in several traces are timed once")
     about = "JSON file to write, gzipped if its name ends in .gz; with --script, the script"

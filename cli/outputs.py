@@ -6,7 +6,7 @@ import argparse
 import csv
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +94,16 @@ def write_csv(
 ) -> None:
     """Write each table to FOLDER/NAME.csv. `columns` has the headers for tables without rows."""
     for name, found in tables.items():
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, list(found[0]) if found else columns.get(name, []), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(
-            {key: csv_cell(value) if isinstance(value, str) else value for key, value in row.items()} for row in found
-        )
+        heads = list(found[0]) if found else columns.get(name, [])
         with open_output(folder / f"{name}.csv") as out:
-            out.write(text.getvalue().encode("utf-8", "replace"))
+            out.write(csv_bytes([heads, *(list(map(row.get, heads)) for row in found)]))
+
+
+def csv_bytes(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return text.getvalue().encode("utf-8", "replace")
 
 
 def write_json(file: str | None, numbers: Any) -> None:

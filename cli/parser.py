@@ -257,8 +257,8 @@ def etplus_parser(*, options: bool = True) -> tuple[_Root, dict[str, _Parser]]:
 
 def _add_options(parser: _Parser, name: str) -> None:
     command = command_named(name)
+    parser.epilog, parser.common = getattr(command, "EPILOG", None), getattr(command, "COMMON", "").split()
     command.prepare_parser(parser)
-    parser.common = getattr(command, "COMMON", "").split()
     add_log_level(parser)
 
 

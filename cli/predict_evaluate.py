@@ -17,7 +17,7 @@ from .options import MISSING_LEARN
 from .outputs import add_tables, write_tables
 
 COMMON = "folder model split full json"
-_EPILOG = """\
+EPILOG = """\
 example:
   etplus predict evaluate dataset --model model.safetensors
 
@@ -30,7 +30,6 @@ K variants predicted fastest with the fastest variant of the model.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compare neural networks with simple baselines on graphs outside the training set."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add("folder", metavar="DIR", help="dataset written by `etplus convert --to npz`")
     about = "model from `etplus predict train`; repeatable"

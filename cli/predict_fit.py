@@ -31,7 +31,7 @@ from .terminal import print_text, say
 
 _CLOSE = 0.25
 COMMON = "files output steps measured explain network json"
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus predict fit rank0.json rank1.json -o model.json
   etplus predict fit job.json --steps 0-19 -o model.json.gz
@@ -45,7 +45,6 @@ the factor between prediction and measurement, and the error of the total time.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Fit a model that predicts durations to linked traces."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "the model is fitted to all traces")
     add("-o", "--output", required=True, metavar="MODEL", help="JSON file for the model (gzipped if named *.gz)")

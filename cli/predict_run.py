@@ -27,7 +27,7 @@ _UNCERTAIN = 3  # Exit status if the prediction is uncertain. With --force, the 
 _LEAST_UNLIKE = 0.005
 _FILE = 40
 COMMON = "files model changes gpu_model steps rank_couple full json"
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus predict run rank2.json --model model.json
   etplus predict run job.json --model model.json --set batch=128
@@ -53,7 +53,6 @@ class _Gpu(argparse.Action):
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Predict the duration of a linked trace with a fitted model."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "each trace is predicted separately, or with --rank-couple as a rank of one job", gpu=False)
     add_tables(parser)

@@ -16,7 +16,7 @@ from .options import MISSING_LEARN, options_of
 from .outputs import add_json, write_json
 
 COMMON = "folder output epochs"
-_EPILOG = """\
+EPILOG = """\
 example:
   etplus convert runs/*.json.gz --to npz -o dataset
   etplus predict train dataset -o model.safetensors
@@ -28,7 +28,6 @@ DIR has train/ and valid/ with .npz graphs from etplus or TpuGraphs.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Train a neural network that predicts graph run times (needs the `learn` extra)."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add("folder", metavar="DIR", help="dataset written by `etplus convert --to npz`")
     add("-o", "--output", required=True, metavar="MODEL", help="network to write (.safetensors)")

@@ -22,7 +22,7 @@ the program ends, link each rank and print a summary to standard error. Output a
 exit status come from the program.
 """
 COMMON = "program steps seconds output"
-_EPILOG = """\
+EPILOG = """\
 A step is an optimizer step, after any number of backward passes. Without an
 optimizer, a step is a forward pass of an outermost module. Steps are counted from
 0. For programs without steps, --seconds records by time. Without --steps and
@@ -43,7 +43,7 @@ _WINDOW = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:-(\d{1,9}(?:\.\d{1,6})?))?", re
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.description = _DESCRIPTION
     parser.usage = f"{parser.prog} [--steps A-B | --seconds S] [-o DIR] [--] COMMAND ..."
     add = parser.add_argument
     window = parser.add_mutually_exclusive_group()

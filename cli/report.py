@@ -17,7 +17,7 @@ from .options import add_analysis, add_device_spec, add_engine, add_graph_captur
 from .terminal import print_warnings, say
 
 COMMON = "files output title steps graph_capture"
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus report et_plus.json.gz -o report.html
   etplus report rank*.json.gz -o job.html --title "ResNet, 4 GPUs"
@@ -32,7 +32,6 @@ Exit status: 0 written, 2 bad input or usage, nothing written.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write one self-contained HTML page: timeline, device time, kernels, roofline."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "several traces are the ranks of one job")
     add_graph_captures(parser)

@@ -31,7 +31,7 @@ _MOST = 64  # If neither --ranks nor --representative is given, at most this man
 _NAMED = 4  # The text lists at most this many entries, but the JSON report lists all.
 _DOUBTFUL = 3  # Exit status if something important could not be derived.
 COMMON = "files output tp dp pp zero batch network memory explain to"
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus reshard rank0.json --tp 2 --dp 64 --pp 4 --batch 2048 -o out/
   etplus reshard rank0.json --dp 8 --zero 3 --batch 64 --memory 80
@@ -49,7 +49,6 @@ with reasons, if over 1% of the time or any communication could not be derived.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Derive the traces of a job in another parallel layout from the traces of a recorded job."
-    parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "traces are the ranks of one job", ranks=False)
     add_ranks(parser, "--source-ranks", "read only these ranks of the recorded job, such as 0,3-7")

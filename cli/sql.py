@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,14 @@ from ..converters.folder import InputPair
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.frames import library
-from ..trace.printable import csv_cell, escaped
+from ..trace.printable import escaped
 from .inputs import add_inputs, find_inputs, job_of, read_input
 from .options import add_engine, add_selection
+from .outputs import csv_bytes
 from .terminal import print_text
 
 COMMON = "files form output full steps memory"
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus sql trace.json "select name, duration_ns from device limit 10"
   etplus sql job.parquet "select rank, count(*) from device group by 1" --csv
@@ -39,7 +39,6 @@ _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "tex
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Query the tables of traces with SQL (DuckDB)."
-    parser.epilog = _EPILOG
     add_inputs(parser, "the last argument is the query")
     add = parser.add_argument
     add_selection(parser, "query only")
@@ -99,15 +98,8 @@ def _pieces(found: QueryResult, form: str) -> Iterator[bytes]:
             between = b",\n"
         yield b"[]\n" if between == b"[\n" else b"\n]\n"
     else:
-        yield _csv([found.columns])
-        yield from map(_csv, _parts(found))
-
-
-def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-    return text.getvalue().encode()
+        yield csv_bytes([found.columns])
+        yield from map(csv_bytes, _parts(found))
 
 
 _ROWS = 10_000  # The output is written in parts that have this many rows.

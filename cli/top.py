@@ -15,7 +15,7 @@ from .outputs import add_tables_and_switch, write_tables
 
 COMMON = "files by top steps full json"
 _ROWS = 15
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus top trace.json
   etplus top trace.json --by line
@@ -29,7 +29,6 @@ nested calls. Serving traces also show latency and tokens/s; --by step lists ste
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "List the kernels, modules or lines with the most GPU time, or CPU time if no GPU was used."
-    parser.epilog = _EPILOG
     add_inputs(parser, "times of several traces are added")
     about = f"{', '.join(list(TOP_BY)[:-1])} or rank (default: kernel)"
     parser.add_argument("--by", choices=tuple(TOP_BY), default="kernel", metavar="WHAT", help=about)

@@ -20,7 +20,7 @@ from .outputs import add_tables_and_switch, one_or_all, write_tables
 FAILED = 5  # Exit status if a finding matches --fail-on.
 
 COMMON = "files steps show fail_on full json quiet"
-_EPILOG = """\
+EPILOG = """\
 examples:
   etplus why trace.json
   etplus why trace.json --show 1         # the first problem with its evidence
@@ -37,7 +37,6 @@ Exit status: 0 done; 2 bad input or usage; 5 a finding matches --fail-on.
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "List problems in a trace, where they are, and the time that fixing them saves."
-    parser.epilog = _EPILOG
     add_inputs(parser, "traces from one job are examined together")
     parser.add_argument("--show", type=int, metavar="N", help="show problem N together with its evidence")
     add_tables_and_switch(parser)

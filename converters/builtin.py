@@ -218,7 +218,7 @@ def _chakra_json(traces: Traces, path: str, options: NoOptions, *, lines: bool) 
 def _etplus(traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
     from ..schemas.chakra.chakra_reader import write_messages
     from ..schemas.chakra.node_records import upgraded
-    from ..schemas.parquet import is_stored
+    from ..schemas.parquet.stored_folder import is_stored
     from .chakra import chakra_messages
 
     check_outputs([path])
@@ -295,7 +295,8 @@ def _npz(traces: Traces, path: str, options: NpzOptions) -> Conversion:
 
 
 def _parquet(traces: Traces, path: str, options: NoOptions) -> Conversion:
-    from ..schemas.parquet import stored_ranks, write_parquet
+    from ..schemas.parquet.parquet_writer import write_parquet
+    from ..schemas.parquet.stored_folder import stored_ranks
 
     rows, many = 0, len(traces) > 1
     others = {stored.rank for stored in stored_ranks(path)} - set(traces if many else ())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..jobs.job_report import JobReport, read_job_report
-from ..schemas.parquet import StoredRank, stored_ranks
+from ..schemas.parquet.stored_folder import StoredRank, stored_ranks
 from ..schemas.text.file_ranks import FileRank
 from ..trace.errors import UsageError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..schemas import nsys
 from ..schemas.etplus.read_etplus import parse_etplus
-from ..schemas.parquet import StoredRank, is_stored
+from ..schemas.parquet.stored_folder import StoredRank, is_stored
 from ..schemas.text.file_ranks import ProcessRank
 from ..schemas.text.files import Blob, Source
 from ..schemas.text.files import load as load_bytes
@@ -93,7 +93,7 @@ class _Columns:
         return os.path.isdir(name) and is_stored(name)  # noqa: PTH112 (False for impossible names)
 
     def read(self, source: Opened) -> Trace:
-        from ..schemas.parquet import read_parquet
+        from ..schemas.parquet.parquet_reader import read_parquet
 
         given = source.source
         return read_parquet(given if isinstance(given, StoredRank) else source.path, rank=source.rank)

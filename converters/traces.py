@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..jobs.job_report import JobReport
-from ..schemas.parquet import StoredRank
+from ..schemas.parquet.stored_folder import StoredRank
 from ..schemas.text.file_ranks import FileRank
 from ..trace.errors import EtplusError, UsageError
 from ..trace.selection import part_of

@@ -15,7 +15,7 @@ import msgspec
 from .. import __version__
 from ..linker.pipeline import LinkOptions
 from ..schemas.comm_types import cut_off_note
-from ..schemas.parquet import check_place
+from ..schemas.parquet.parquet_writer import check_place
 from ..schemas.text.storage import Folder, open_folder
 from ..schemas.text.transaction import check_outputs, is_url, make_folder
 from ..trace.brief import Record

@@ -13,7 +13,7 @@ from ..converters.folder import InputPair, is_pattern, named_by, stored_in, trac
 from ..converters.open import load as load_one
 from ..converters.traces import Source, Traces, name_of, run_on
 from ..schemas.nsys import is_nsys
-from ..schemas.parquet import StoredRank, is_stored, stored_ranks
+from ..schemas.parquet.stored_folder import StoredRank, is_stored, stored_ranks
 from ..schemas.text.file_ranks import FileRank, ProcessRank, SeveralRanksError
 from ..schemas.text.files import Source as OneSource
 from ..schemas.text.files import open_output

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ..schemas.comm_types import Group
 from ..schemas.communications import COMMUNICATION_COLUMNS, communication_columns
-from ..schemas.parquet import StoredRank, read_exchanges
+from ..schemas.parquet.stored_folder import StoredRank
+from ..schemas.parquet.stored_tables import read_exchanges
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .job_ranks import JobTrace, RankFacts

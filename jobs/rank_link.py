@@ -21,7 +21,9 @@ from ..linker.captures import capture_files
 from ..linker.pipeline import link
 from ..schemas.comm_types import Group
 from ..schemas.inductor.compile_files import find_compile_files
-from ..schemas.parquet import SUFFIXES, files_of, write_rank
+from ..schemas.parquet.parquet_writer import write_rank
+from ..schemas.parquet.stored_folder import SUFFIXES
+from ..schemas.parquet.stored_tables import files_of
 from ..schemas.text.files import open_output
 from ..schemas.text.storage import Folder, at, open_folder
 from ..schemas.text.transaction import is_url, transaction

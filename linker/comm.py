@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from ..schemas.comm_types import RECV, SEND, collective_type
+from ..schemas.comm_types import RECV, SEND, collective_type, tensors_in
 from ..schemas.execution_trace.arguments import DecodedSide, decode_call
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.event_args import int_list, kernel_comm
@@ -188,7 +188,7 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
     """Return the `comm` fields of a record_param_comms. Prefer its attributes (since schema 1.1.0) to its inputs."""
     record, comm = decode_call(text), dict[str, Any]()
     values, types, name_at = record.inputs.values, record.inputs.types, _name_at(record.inputs)
-    tensors = _tensors(values[0]) if values else []
+    tensors = tensors_in(values[0]) if values else []
     if name_at >= 0:
         comm["collective"] = values[name_at]
         group = values[name_at - 2] if name_at >= 2 else None
@@ -200,7 +200,7 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
         comm["in_nelems"] = sum(t[3] for t in tensors)
         found = _DTYPE.search(types[0] if types else "")
         comm["dtype"] = found[1] if found else None
-        comm["out_nelems"] = sum(t[3] for v in record.outputs.values for t in _tensors(v)) or comm["in_nelems"]
+        comm["out_nelems"] = sum(t[3] for v in record.outputs.values for t in tensors_in(v)) or comm["in_nelems"]
     given = {field: record.attributes.get(name) for field, name in _ATTRS.items()}
     given["in_split"], given["out_split"] = int_list(given["in_split"]), int_list(given["out_split"])
     comm.update({key: value for key, value in given.items() if value not in (None, "")})
@@ -222,20 +222,6 @@ def _strided(start: Any, stride: Any, size: Any) -> list[int] | None:
     if not all(type(value) is int for value in (start, stride, size)) or min(start, stride - 1, size - 1) < 0:
         return None
     return list(range(start, start + stride * size, stride)) if start + stride * size < MAX_RANKS else None
-
-
-def _tensors(value: Any) -> list[list[Any]]:
-    """Return all tensors in nested lists. A tensor is [tensor, storage, offset, numel, itemsize, device]."""
-    found, pending = [], [value]
-    while pending:
-        item = pending.pop()
-        if not isinstance(item, list):
-            continue
-        if len(item) == 6 and all(type(v) is int for v in item[:5]) and isinstance(item[5], str):
-            found.append(item)
-        else:
-            pending.extend(reversed(item))
-    return found
 
 
 _OF_GROUP = ("dtype", "group_size", "pg_name", "pg_desc", "pg_ranks", "pg_first_rank")

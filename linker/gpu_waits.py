@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto.event_args import sync_args
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, grouped
 from ..trace.host_waits import (
     DEVICE_SYNCHRONIZE,
     EVENT_RECORD,
@@ -79,10 +79,7 @@ class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
 
     @staticmethod
     def of(thread: npt.NDArray[np.integer], ts: IntColumn, what: IntColumn) -> _ByThread:
-        order = np.argsort(thread, kind="stable")
-        cuts = np.flatnonzero(np.diff(thread[order])) + 1
-        groups = np.split(order, cuts) if len(order) else []
-        return _ByThread((int(thread[group[0]]), (ts[group], what[group])) for group in groups)
+        return _ByThread((code, (ts[at], what[at])) for (code,), at in grouped(thread))
 
     def first(self, thread: int, ts: int) -> int | None:
         times, what = self.get(thread, (_NOTHING, _NOTHING))

@@ -277,12 +277,10 @@ def _profile_options(
         raise UsageError(f"wait={wait}, warmup={warmup}, active={active}: the minimums are 0, 0 and 1")
     try:
         import torch
-        from torch.profiler import ExecutionTraceObserver, ProfilerActivity, schedule  # noqa: F401
+        from torch.profiler import ExecutionTraceObserver, schedule  # noqa: F401
     except ImportError as error:
         raise UsageError(f"recording needs PyTorch 2.0 or later ({error}); try: pip install torch") from None
-    if activities is None:
-        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
-    options = profile_options(torch, list(activities), all_threads=all_threads)
+    options = profile_options(torch, None if activities is None else list(activities), all_threads=all_threads)
     if all_threads and not knows_option(torch, "profile_all_threads"):
         raise UsageError(f"PyTorch {torch.__version__} cannot record all threads; leave all_threads out")
     return {**options, "schedule": schedule(wait=wait, warmup=warmup, active=active, repeat=1)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -123,7 +123,7 @@ def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    tensors = list(_tensors(values))
+    tensors = tensors_in(values)
     if comm.bytes is None and tensors:
         comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))
     if caller is None:
@@ -132,12 +132,15 @@ def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm
     return msgspec.structs.replace(comm, src_rank=peer, dst_rank=peer)
 
 
-def _tensors(value: Any) -> Iterator[list[Any]]:
-    """Yield all tensors in a value, each as [tensor, storage, offset, numel, itemsize, device]."""
-    if not isinstance(value, list):
-        return
-    if len(value) == 6 and all(type(part) is int for part in value[:5]) and isinstance(value[5], str):
-        yield value
-        return
-    for part in value:
-        yield from _tensors(part)
+def tensors_in(value: Any) -> list[list[Any]]:
+    """Return all tensors in nested lists. A tensor is [tensor, storage, offset, numel, itemsize, device]."""
+    found, pending = [], [value]
+    while pending:
+        item = pending.pop()
+        if not isinstance(item, list):
+            continue
+        if len(item) == 6 and all(type(v) is int for v in item[:5]) and isinstance(item[5], str):
+            found.append(item)
+        else:
+            pending.extend(reversed(item))
+    return found

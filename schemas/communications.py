@@ -33,8 +33,8 @@ from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls
 
 UNKNOWN: Final = 1000  # the kind of a collective that could not be identified
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
-_KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
+COMM_KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
+_NAMES = {kind: name for name, kind in COMM_KINDS.items()}
 _MAX_SEQ = 2**62
 _FUNCTIONAL = "_c10d_functional::"
 
@@ -120,10 +120,6 @@ def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple
 
 def kind_name(kind: int) -> str:
     return _NAMES[kind]
-
-
-def kind_of_name(name: str) -> int:
-    return _KINDS[name]
 
 
 def comm_rows(trace: Trace) -> IntColumn:

@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .costs import measured_costs
+from .costs import UntracedSteps, measured_costs
 from .fatal_signals import FatalSignals
 from .observers import annotate, annotate_run, make_observer, make_profiler, profile_options, rank_of, without_notices
 from .step_hooks import FORWARD, StepHooks
-from .untraced_steps import UntracedSteps
 
 _LAUNCHERS = re.compile(r"(?:^|[/\\])(?:torchrun|accelerate|deepspeed)$|^torch\.distributed\.(?:run|launch)$")
 TIME = "seconds"

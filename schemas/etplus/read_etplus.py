@@ -52,15 +52,6 @@ class _Times(msgspec.Struct, gc=False):
     exclusive_dur: DurationUs | None = None
 
 
-class _ExactTimes(msgspec.Struct, gc=False):
-    """Times as decimals, because a double with the time since the epoch cannot represent fractions of a µs exactly."""
-
-    ts: Decimal | None = None
-    dur: Decimal | None = None
-    inclusive_dur: Decimal | None = None
-    exclusive_dur: Decimal | None = None
-
-
 class Node(_Times, kw_only=True, gc=False):
     """The fields of an ET node, GPU event or runtime call that become columns of a `Trace`."""
 
@@ -108,6 +99,8 @@ _LINKS["equivalent"] = _LINKS["unverified"]  # the name of unverified links in o
 _SAME_NAME = ("id", "name", "inter_thread_dep", *(key.name for key in EVENT_NUMBERS))
 
 _TIMES = tuple(attrgetter(key.name) for key in TIMES)
+# Times as decimals, because a double with the time since the epoch cannot represent fractions of a µs exactly.
+_ExactTimes: Any = msgspec.defstruct("_ExactTimes", [(key.name, Decimal | None, None) for key in TIMES], gc=False)
 _decode_nodes = msgspec.json.Decoder(list[Node]).decode
 _decode_usual_nodes = msgspec.json.Decoder(list[_UsualNode]).decode
 _decode_exact_times = msgspec.json.Decoder(list[_ExactTimes]).decode

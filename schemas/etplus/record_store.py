@@ -150,14 +150,11 @@ class FileRecords(TextRecords):
 
 @dataclass(frozen=True)
 class MadeRecords(TextRecords):
-    """Records that functions create on demand. Optional functions compute results without creating whole records."""
+    """Records that functions create on demand. `tensors` returns `tensor_texts` without creating whole records."""
 
     make: Callable[[IntColumn], list[bytes]]  # returns the records of the given rows as JSON
     whole: Callable[[], Iterator[bytes]]  # yields the ET+ file piece by piece
     tensors: Callable[[IntColumn], tuple[IntColumn, Sequence[bytes]]] | None = None
-    uses: Callable[[IntColumn], TensorUses] | None = None
-    sizes: Callable[[IntColumn], IntColumn] | None = None
-    launches: Callable[[IntColumn], tuple[IntColumn, Sequence[bytes]]] | None = None
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.make(rows)
@@ -167,15 +164,6 @@ class MadeRecords(TextRecords):
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         return (self.tensors or super().tensor_texts)(rows)
-
-    def tensor_uses(self, rows: IntColumn) -> TensorUses:
-        return (self.uses or super().tensor_uses)(rows)
-
-    def copy_sizes(self, rows: IntColumn) -> IntColumn:
-        return (self.sizes or super().copy_sizes)(rows)
-
-    def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
-        return (self.launches or super().launch_args)(rows)
 
 
 def renumbered_node(text: bytes, ids: dict[int, int]) -> bytes:

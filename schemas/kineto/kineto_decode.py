@@ -81,7 +81,7 @@ class _Instant(msgspec.Struct, tag_field="ph", tag="i", gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _RawArgs(msgspec.Struct, gc=False):
+class RawArgs(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -92,7 +92,7 @@ _MemoryArgs = msgspec.defstruct(
     gc=False,
 )
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
-_decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
+_decode_raw_args = msgspec.json.Decoder(list[RawArgs]).decode
 
 # The phases of Chrome's format. Only the first four phases have tables: durations, flow starts, flow ends and instants.
 KNOWN_PHASES = "XsfiMICtBEbnePNODRcSTpFVv"

@@ -31,7 +31,7 @@ from ..text.sniff import HEAD, is_event_array, is_pftrace
 from ..text.text import Text
 from .corrections import whole_us, with_copy_names, with_launch_numbers
 from .event_account import EventAccount, account_for, drop_repeated
-from .kineto_decode import read_events
+from .kineto_decode import RawArgs, read_events
 from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
@@ -346,13 +346,9 @@ def _of_64_bits(value: Any, level: int = 0) -> Any:
     return float(value) if abs(value) < sys.float_info.max else None
 
 
-class _OnlyArgs(msgspec.Struct, gc=False):
-    args: msgspec.Raw = msgspec.Raw(b"{}")
-
-
 class _OnlyCategory(msgspec.Struct, gc=False):
     cat: Any = ""
 
 
 _decode_only_category = msgspec.json.Decoder(_OnlyCategory).decode
-_decode_only_args = msgspec.json.Decoder(_OnlyArgs).decode
+_decode_only_args = msgspec.json.Decoder(RawArgs).decode

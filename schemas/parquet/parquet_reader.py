@@ -25,7 +25,7 @@ from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.tensors import TensorUses
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy, read_captured
-from ..etplus.record_store import MadeRecords
+from ..etplus.record_store import TextRecords
 from ..etplus.sections import Counterpart, read_counterparts, read_generated, read_stacks
 from ..execution_trace.tensors import tensor_uses
 from ..text.gc_control import gc_disabled
@@ -136,7 +136,7 @@ class _FolderReader:
         stacks, generated = read_stacks(self.name, sections[0], ids), read_generated(self.name, sections[1], ids)
         counterparts = read_counterparts(self.name, header, self._counterparts(device), ids, builder.column("kind"))
         return builder.build(
-            stored.records(), summary=meta.summary, header=header, flat=meta.flat, edges=self._edges(), thread=thread,
+            stored, summary=meta.summary, header=header, flat=meta.flat, edges=self._edges(), thread=thread,
             unattached=self._unattached(loose), memory=self._memory(), captured=captured,
             stacks=stacks, generated=generated, counterparts=counterparts, notes=tuple(meta.notes),
         )  # fmt: skip
@@ -291,7 +291,7 @@ class _Header(Mapping[str, msgspec.Raw]):
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _Stored(TextRecords):
     """The records of a stored trace. The JSON of row i is the text from `start[i]` to `end[i]`."""
 
     text: _Text
@@ -305,6 +305,9 @@ class _Stored:
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.text.parts(self.start[rows], self.end[rows])
+
+    def chunks(self) -> Iterator[bytes]:
+        return self.text.pieces()
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         used, which = distinct_rows(self.code[rows])
@@ -325,10 +328,6 @@ class _Stored:
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         seen, which = first_seen(self.launch[rows])
         return which, [self.launches[code] if code >= 0 else b"{}" for code in seen.tolist()]
-
-    def records(self) -> MadeRecords:
-        functions = self.tensor_texts, self.tensor_uses, self.copy_sizes, self.launch_args
-        return MadeRecords(self.texts, self.text.pieces, *functions)
 
 
 def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:

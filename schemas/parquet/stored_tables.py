@@ -21,7 +21,7 @@ from ...trace.kinds import CPU, GPU, RUNTIME
 from ...trace.nodes import NODE_COLUMNS
 from ...trace.tables import MemoryEvents
 from ..comm_types import Group
-from ..communications import COMMUNICATION_COLUMNS, kind_of_name
+from ..communications import COMM_KINDS, COMMUNICATION_COLUMNS
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, rank_folder
 
@@ -219,7 +219,7 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
     table = parquet.ParquetFile(arrow.BufferReader(content), pre_buffer=False).read(use_threads=False)
     facts = msgspec.json.decode(table.schema.metadata[FACTS.encode()], type=StoredFacts)
     kind = table.column("collective").combine_chunks()
-    codes = np.array([kind_of_name(name) for name in kind.dictionary.to_pylist()], np.int64)
+    codes = np.array([COMM_KINDS[name] for name in kind.dictionary.to_pylist()], np.int64)
     stored_as = {"node": "id", "group": "group_number", "start": "start_ns", "end": "end_ns"}
     others = [name for name in COMMUNICATION_COLUMNS if name != "kind"]
     columns = {name: numbers(table, stored_as.get(name, name), -1) for name in others} | {

@@ -8,32 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 from ...trace.errors import MissingFileError, TraceFormatError, UsageError
 from .transaction import URL_PACKAGES, is_url, make_folder, transaction
 
 _BLOCK = 1 << 20
-
-
-class Folder(Protocol):
-    """A folder; file names are relative to it and use "/". Instances can be pickled."""
-
-    @property
-    def root(self) -> str: ...
-    def files(self) -> list[str]:
-        """Return all files below the folder, sorted. Raise MissingFileError or UsageError if the folder is missing."""
-
-    def open(self, name: str) -> BinaryIO: ...
-    def fetch(self, name: str, scratch: Path) -> Path:
-        """Return the path of a local file, or of a copy in `scratch`. Raise TraceFormatError on failure."""
-
-    def place(self, name: str) -> str: ...
-    def mark(self, name: str) -> list[Any] | None:
-        """Return the size and a digest of a file, to detect changes; None if the file does not exist."""
-
-    def write(self, name: str, fill: Callable[[Path], None]) -> None:
-        """Let `fill` write a file. The file appears when it is complete. Raise UsageError on failure."""
 
 
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
@@ -62,6 +42,7 @@ class _Local:
     root: str
 
     def files(self) -> list[str]:
+        """Return all files below the folder, sorted. Raise MissingFileError or UsageError if the folder is missing."""
         if not Path(self.root).is_dir():
             raise MissingFileError(self.root, "give the folder with the traces of the job", "no such folder")
         found = []
@@ -74,12 +55,14 @@ class _Local:
         return Path(self.root, name).open("rb")
 
     def fetch(self, name: str, scratch: Path) -> Path:
+        """Return the path of a local file, or of a copy in `scratch`. Raise TraceFormatError on failure."""
         return Path(self.root, name)
 
     def place(self, name: str) -> str:
         return str(Path(self.root, name))
 
     def mark(self, name: str) -> list[Any] | None:
+        """Return the size and a digest of a file, to detect changes; None if the file does not exist."""
         digest = hashlib.sha256()
         try:
             with self.open(name) as file:
@@ -90,6 +73,7 @@ class _Local:
             return None
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
+        """Let `fill` write a file. The file appears when it is complete. Raise UsageError on failure."""
         target = Path(self.root, name)
         with transaction(nested=True):  # keeps the results of finished ranks if the job fails
             make_folder(target.parent)
@@ -158,6 +142,10 @@ class _Remote:
                 system.put_file(str(source), target)
             except Exception as error:
                 raise UsageError(f"{self.root}/{name}: cannot be written ({_said(error)})") from None
+
+
+# A folder; file names are relative to it and use "/". Instances can be pickled.
+Folder = _Local | _Remote
 
 
 def _said(error: Exception) -> str:

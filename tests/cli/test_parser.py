@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from etplus.cli.parser import COMMANDS, TASKS, command_named, command_parser, etplus_parser
+from etplus.cli.parser import COMMANDS, TASKS, command_parser, etplus_parser
 
 NAMES = [
     "analyze", "check", "completion", "convert", "demo", "diff", "link", "mcp", "measure", "record", "replay", "report",
@@ -22,10 +22,9 @@ def test_every_command_is_tried() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_describes_the_command_and_ends_with_examples(name: str) -> None:
-    parser = argparse.ArgumentParser(prog=f"etplus {name}", formatter_class=argparse.RawDescriptionHelpFormatter)
-    command_named(name).prepare_parser(parser)
+    parser = command_parser(name)
     assert parser.description
-    text = parser.format_help()
+    text = argparse.ArgumentParser.format_help(parser)
     assert re.search(rf"^ +etplus {name}\b", text[text.index("options:") :], re.MULTILINE)
     assert not re.search(r"\{\w*\}|%\(|\bNone\b", text), "a placeholder is left"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from etplus.converters.folder import InputPair, is_pattern, named_by, stored_in, traces_in
 from etplus.jobs.job_report import JobReport, RankResult
-from etplus.schemas.parquet import write_parquet
+from etplus.schemas.parquet.parquet_writer import write_parquet
 from etplus.trace.errors import UsageError
 from etplus_files import cpu, etplus
 

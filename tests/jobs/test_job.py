@@ -12,7 +12,8 @@ from etplus.analysis.summary import TABLES, tables_of
 from etplus.converters.folder import InputPair
 from etplus.jobs.job import names_a_job
 from etplus.jobs.job_report import read_job_report
-from etplus.schemas.parquet import StoredRank, write_parquet
+from etplus.schemas.parquet.parquet_writer import write_parquet
+from etplus.schemas.parquet.stored_folder import StoredRank
 from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace

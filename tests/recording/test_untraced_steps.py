@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from etplus.recording.hook import untraced_steps
-from etplus.recording.hook.untraced_steps import UntracedSteps
+from etplus.recording.hook import costs
+from etplus.recording.hook.costs import UntracedSteps
 from etplus.trace.step_annotations import UntracedStep, untraced_step
 
 
@@ -34,7 +34,7 @@ def timed(
     monkeypatch: pytest.MonkeyPatch, took: list[int], window: int, late: int = 0, **options: bool
 ) -> tuple[UntracedStep | None, Cuda]:
     clock = [0]
-    monkeypatch.setattr(untraced_steps.time, "perf_counter_ns", lambda: clock[0])
+    monkeypatch.setattr(costs.time, "perf_counter_ns", lambda: clock[0])
     torch: Any = Torch(Cuda(clock, **options))
     steps = UntracedSteps(window)
     for done, ns in enumerate(took, 1):

@@ -15,18 +15,12 @@ import pytest
 from etplus import Trace, convert
 from etplus.converters.open import load
 from etplus.schemas.communications import communication_columns
-from etplus.schemas.parquet import (
-    StoredRank,
-    arrow_tables,
-    files_of,
-    is_stored,
-    read_exchanges,
-    read_parquet,
-    stored_ranks,
-    write_parquet,
-)
+from etplus.schemas.parquet import arrow_tables
 from etplus.schemas.parquet.arrow_tables import arrow_bytes, arrow_lists, arrow_texts
-from etplus.schemas.parquet.stored_tables import TABLES
+from etplus.schemas.parquet.parquet_reader import read_parquet
+from etplus.schemas.parquet.parquet_writer import write_parquet
+from etplus.schemas.parquet.stored_folder import StoredRank, is_stored, stored_ranks
+from etplus.schemas.parquet.stored_tables import TABLES, files_of, read_exchanges
 from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
 from etplus.trace.frames import arrow_numbers
 from made_trace import made_trace
