@@ -24,7 +24,7 @@ from ...trace.tensors import MAX_STORAGE, Argument, Signature, SignatureTable, T
 from .arguments import Arguments, undecoded_arguments
 
 _MAX_ITEMSIZE = 999
-_RECORDS = 1 << 15  # At most this many records are searched together.
+_RECORDS = 1 << 12  # At most this many records are searched together.
 _PACKED = 7
 _MAX_DIGITS = 15
 
