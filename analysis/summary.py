@@ -41,8 +41,7 @@ from .devices import Device, why_unknown
 from .event_work import Work, work_of_events
 from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, LaunchRow, QueueUse, idle_causes, launch_statistics, queue_use
-from .modules import ModuleRow, module_table
-from .operators import OperatorRow, operator_table
+from .modules import ModuleRow, OperatorRow, module_table, operator_table
 from .origins import PhaseRow, SourceRow, phase_table, source_table
 from .sequences import KernelSequence, kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps

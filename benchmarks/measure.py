@@ -27,8 +27,7 @@ import numpy as np
 import torch
 from etplus.planning.costs.end_to_end import predict
 from etplus.planning.measure.measured import Measured
-from etplus.planning.measure.reader import recorded_calls
-from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.measure.recorded_calls import RecordedCall, recorded_calls
 from etplus.planning.measure.run_program import op_script
 from etplus.planning.measure.timing import Options, measure
 from etplus.planning.reshape.reshape import reshaped

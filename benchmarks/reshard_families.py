@@ -28,7 +28,7 @@ import etplus
 import orjson
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
-from etplus.planning.reshard.recorded_job import recorded_layout
+from etplus.planning.reshard.structure import recorded_layout
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 

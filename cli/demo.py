@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     if has_insight:
         analysis = trace.with_(file=etplus.name).analyze()  # Commands on the page name the ET+ file next to it.
         title = "etplus demo: training steps on an H100"
-        html, _ = outer("report.job_page").ranks_html([analysis], 1, title, shells=[etplus.name])
+        html, _ = outer("report.report_html").ranks_html([analysis], 1, title, shells=[etplus.name])
         with open_output(page) as out:
             out.write(html)
         names.insert(0, f"{page.name} (browser)")

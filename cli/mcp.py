@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..analysis.questions.mcp_server import require_mcp, serve
 from ..analysis.questions.served_traces import ServedTraces
+from ..analysis.questions.tools import require_mcp, serve
 from ..trace.errors import UsageError
 from .inputs import add_inputs, find_inputs, read_each
 from .terminal import say

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..planning.measure.measured import Measured, NotExecuted, write_measured
 from ..planning.measure.process import MAX_BYTES, check_device
-from ..planning.measure.reader import recorded_calls
-from ..planning.measure.recorded_calls import RecordedCall
+from ..planning.measure.recorded_calls import RecordedCall, recorded_calls
 from ..planning.measure.run_program import op_script
 from ..planning.measure.timing import Options, measure
 from ..planning.reshape.reshape import reshaped

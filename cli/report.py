@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from ..analysis.summary import analyze
 from ..report.html_page import check_page_name
-from ..report.job_page import ranks_html
+from ..report.report_html import ranks_html
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(inputs) > MOST_IN_FULL:
         if arguments.graph_capture:
             raise UsageError(f"--graph-capture works for at most {MOST_IN_FULL} ranks; select ranks with --ranks")
-        from ..report.job_page import large_job_html
+        from ..report.report_html import large_job_html
 
         options = {"devices": own, "annotation": arguments.annotation}
         return _write(arguments, *large_job_html(job_of(arguments, inputs), arguments.title, **options))

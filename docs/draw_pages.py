@@ -18,8 +18,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 from browser import Page, open_page  # noqa: E402
 from etplus import link, load  # noqa: E402
 from etplus.analysis.summary import analyze  # noqa: E402
-from etplus.report.finding_cards import cards_of  # noqa: E402
-from etplus.report.report_html import rank_report, report_html  # noqa: E402
+from etplus.report.report_html import (  # noqa: E402
+    cards_of,
+    rank_report,
+    report_html,
+)
 from etplus.timeline.critical import critical_chain  # noqa: E402
 
 TRACES = ROOT.parent / "shared" / "traces"

@@ -1,27 +1,38 @@
-"""Build the HTML report of a trace or of a job's ranks. It shows analysis tables together with a timeline."""
+"""Build the HTML report of a trace or of a job's ranks. It shows analysis tables together with a timeline.
+
+A large job's page shows details of some ranks, and key figures of all. Each finding gets the command that prints its
+gain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Protocol
 
 from .. import __version__
 from ..analysis.counters import counters, drawn
-from ..analysis.findings import TraceChanges
+from ..analysis.devices import Device
+from ..analysis.findings import Case, Finding, Findings, TraceChanges, find_findings
 from ..analysis.job_diff import JobDifference
-from ..analysis.summary import Analysis
+from ..analysis.job_summary import QUANTITIES, JobSummary, ranks_to_show
+from ..analysis.summary import Analysis, analyze
+from ..analysis.table import Row, Table
 from ..analysis.trace_diff import Difference, json_of_difference
-from ..timeline.critical import CriticalChain
+from ..jobs.job_ranks import check_job, job_trace
+from ..timeline.critical import CriticalChain, critical_chain, unchanged_replay
+from ..timeline.graph_replay import Replay, replay
+from ..timeline.whatif import apply_what_ifs, parse_what_if
+from ..trace.errors import UsageError
 from ..trace.kernel_kinds import GPU_KINDS
-from .finding_cards import plain_cards
+from ..trace.printable import shell_word
+from ..trace.trace import Trace
 from .flame import flame_graph
 from .html_page import page
-from .job_timeline import job_timeline, rank_lanes
 from .packed import pack_json
-from .page_columns import page_columns
-from .part_report import part_report, step_reports
-from .path_table import PathTable
+from .part_report import PathTable, page_columns, part_report, step_reports, table_of_columns
+from .timeline import job_timeline, rank_lanes
 from .timeline_lanes import KIND_COLORS, timeline_of
 
 # All data about one trace that the page needs, as plain values and numpy columns.
@@ -177,3 +188,175 @@ def _diff_page(
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],
     }
     return page(shown, f"{name} · etplus diff")
+
+
+# The page of a large job shows this many ranks in detail.
+SHOWN = 12
+_ROWS = {"ranks": 20_000, "stragglers": 20_000}
+# On the page of a large job, each table that `_ROWS` does not list has at most this many rows.
+_OTHER_ROWS = 300
+
+
+def ranks_html(
+    analyses: Iterable[Analysis],
+    count: int,
+    title: str = "",
+    devices: Sequence[Device] = (),
+    *,
+    shells: Sequence[str] = (),
+    output: str | os.PathLike[str] = "",
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return a page that shows details and findings of some ranks. Also return the checks that the job failed.
+
+    Args:
+        analyses: one analysis per rank. They are read one at a time, and kept only if the page needs them to find
+            problems.
+        count: number of ranks.
+        devices: user-defined devices, see `Case`.
+        shells: each trace's name in commands that run in the page's folder; by default, its relative path.
+        output: path of the page.
+
+    Raises:
+        UsageError: the traces come from different jobs."""
+    reports, facts, kept, replays = [], [], [], []
+    for analysis in analyses:
+        unchanged = unchanged_replay(analysis.trace)
+        chain = None if unchanged is None else critical_chain(analysis.trace, unchanged)
+        reports.append(rank_report(analysis, count, chain))
+        facts.append(job_trace(analysis.trace))
+        if count <= MOST_RANKS:
+            kept.append(analysis)
+            replays += [unchanged] if unchanged is not None and analysis.trace.selection is None else []
+    warnings = tuple(check_job(facts))
+    folder = PurePath(output).parent
+    named = shells or [_shell(analysis.trace, folder) for analysis in kept]
+    cards = cards_of(kept, devices, replays, named) if kept else cards_of_many(count)
+    return report_html(reports, title, warnings, cards), warnings
+
+
+def _shell(trace: Trace, folder: PurePath) -> str:
+    words = () if trace.selection is None else trace.selection.words
+    return " ".join(map(shell_word, (*words, os.path.relpath(trace.file or "trace", folder))))
+
+
+class RanksOfJob(Protocol):
+    def summary(self, annotation: str | None = None) -> JobSummary: ...
+
+    def select(self, ranks: Iterable[int]) -> RanksOfJob: ...
+
+    def map(self, function: Callable[[Trace], Any]) -> Iterator[tuple[int, Any]]: ...
+
+
+def large_job_html(
+    job: RanksOfJob, title: str = "", *, devices: Sequence[Device] = (), **options: Any
+) -> tuple[bytes, tuple[str, ...]]:
+    """Return the page of a job with many ranks. Also return the checks that the job failed.
+
+    Args:
+        title: heading of the page. By default, it contains the number of ranks.
+        devices, options: arguments of `analyze` for the ranks that the page shows in detail."""
+    summary = job.summary(options.get("annotation"))
+    detailed = job.select(ranks_to_show(summary, SHOWN)).map(partial(_in_detail, devices=devices, options=options))
+    ranks = [{**report, "rank": rank} for rank, report in detailed]
+    page = report_html(ranks, title, summary.notes, cards_of_many(len(summary.ranks)), _many_ranks(summary))
+    return page, summary.notes
+
+
+def _in_detail(trace: Trace, devices: Sequence[Device], options: Mapping[str, Any]) -> RankReport:
+    analysis = analyze(trace, devices, **options)
+    return rank_report(analysis, SHOWN, critical_chain(analysis.trace))
+
+
+def _many_ranks(summary: JobSummary) -> dict[str, Any]:
+    """Return data about all ranks of a job, in the page's format `ManyRanks`. Times are in ns."""
+    far: dict[str, list[int]] = {}
+    for row in summary.outliers:
+        far.setdefault(row.quantity, []).append(row.rank)
+    behind = {row.rank: row.behind_ns for row in summary.stragglers}
+    late = {"title": "lateness behind the median rank", "outliers": summary.late}
+    quantities = [late | {"values": [behind.get(row.rank) for row in summary.ranks]}] if behind else []
+    for title, field in QUANTITIES.items():
+        values = [getattr(row, field) for row in summary.ranks]
+        if any(values):
+            whole = [None if value is None else round(value) for value in values]
+            quantities.append({"title": title, "values": whole, "outliers": far.get(title, [])})
+    return {
+        "numbers": [row.rank for row in summary.ranks],
+        "quantities": quantities,
+        "stragglers": summary.late,
+        "outliers": sorted({row.rank for row in summary.outliers}),
+        "tables": [_table(name, table) for name, table in summary.tables.items() if table],
+    }
+
+
+def _table(name: str, table: Table[Row]) -> dict[str, Any]:
+    rows: Sequence[Any] = table
+    if name == "collectives":
+        rows = sorted(rows, key=lambda row: (-row.wait_ns, row.start_ns))
+    most = _ROWS.get(name, _OTHER_ROWS)
+    shown = table_of_columns(name, Table(table.kind, rows), most)
+    title = shown["title"].removesuffix(", ms")  # The page chooses the units itself.
+    return shown | {"title": title[:1].upper() + title[1:], "left_out": max(0, len(table) - most)}
+
+
+_EXACT = 0.01  # The gain that a command prints may differ from the finding's gain by at most this share.
+MOST_RANKS = 16  # A page shows findings for at most this many ranks, because the replay needs all traces in memory.
+
+
+def cards_of(
+    analyses: Sequence[Analysis],
+    devices: Sequence[Device] = (),
+    replays: Sequence[Replay] = (),
+    shells: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the findings of a trace, or of all ranks of a job, for the page.
+
+    Args:
+        analyses: one per trace.
+        devices, replays, shells: see `Case`.
+
+    Returns:
+        `Findings.to_dict()` with two additions: `none_reason`, and `command` for each finding. This is the shell
+        command that prints the finding's gain, or "" if no command does. Times in `where` count from the start of the
+        page's timeline."""
+    traces = [analysis.trace for analysis in analyses]
+    case = Case(traces, analyses=analyses, devices=devices, replays=replays, shells=shells)
+    found = find_findings(case)
+    plain = plain_cards(found)
+    for finding, one in zip(found.all, plain["found"], strict=True):
+        rank, where = one["where"].get("rank"), one["where"]
+        own = next((trace for trace in traces if trace.rank == rank), traces[0])
+        shift = own.nodes.span.start - own.span.start
+        one["where"] = where | {key: where[key] + shift for key in ("start_ns", "end_ns") if key in where}
+        one["command"] = _command(case, finding)
+    return plain
+
+
+def _command(case: Case, finding: Finding) -> str:
+    """Return the command that replays a finding; "" if the gain differs, because the command may select more events."""
+    if finding.gain is None:
+        return ""
+    try:
+        changed = apply_what_ifs(
+            case.graph, [*map(parse_what_if, finding.what_ifs)], case.constants, lambda: case.row_bounds
+        )
+    except UsageError:
+        return ""
+    saved = case.makespan_ns - replay(changed, case.constants).makespan_ns
+    if abs(saved - finding.gain.replayed_ns) > _EXACT * finding.gain.replayed_ns:
+        return ""
+    coupled = " --rank-couple" if len(case.traces) > 1 else ""
+    return (
+        f"etplus replay {case.shells}{coupled} {' '.join(f'--what-if {shell_word(text)}' for text in finding.what_ifs)}"
+    )
+
+
+def plain_cards(found: Findings) -> dict[str, Any]:
+    """Return findings for a page that has no timeline, such as a comparison."""
+    return found.to_dict() | {"none_reason": found.none_reason, "first": len(found.first)}
+
+
+def cards_of_many(ranks: int) -> dict[str, Any]:
+    """Return the note that a page with more than `MOST_RANKS` ranks shows instead of findings."""
+    reason = f"a page of {ranks} ranks has no findings (limit: {MOST_RANKS}); use `etplus why … --ranks LIST`"
+    return plain_cards(Findings((), None, (), None, 0)) | {"none_reason": reason}

@@ -27,9 +27,8 @@ from ..trace.printable import shortened, stream_label, thread_label
 from ..trace.tables import OP
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
-from .packed import Field, fields_of, pack, pack_json
+from .packed import Field, LaneLayout, fields_of, pack, pack_json, tiles_of
 from .timeline import chain_of, condense, load_of, nest, places_of
-from .timeline_tiles import LaneLayout, tiles_of
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
 # Maps each kind of event to a color of the palette.

@@ -25,9 +25,8 @@ from etplus.analysis.storages import storages_of
 from etplus.analysis.summary import Analysis, analyze, json_of
 from etplus.analysis.top import TOP_BY, top_table
 from etplus.report import analysis_screen, diff_text, findings_text, report_text, top_text
-from etplus.report.job_page import ranks_html
-from etplus.report.page_columns import page_columns
-from etplus.report.report_html import diff_html, job_diff_html
+from etplus.report.part_report import page_columns
+from etplus.report.report_html import diff_html, job_diff_html, ranks_html
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, RANDOM_HOST_JOBS
 from made_jobs import JOBS, Rank, ddp

@@ -29,11 +29,10 @@ import kept_findings
 import msgspec
 import numpy as np
 from etplus.linker import link
-from etplus.planning.measure.reader import recorded_calls
-from etplus.planning.reshape.reshape import reshaped
+from etplus.planning.measure.recorded_calls import recorded_calls
+from etplus.planning.reshape.reshape import SizeEvidence, reshaped
 from etplus.planning.reshape.shape_change import batch_change, parse_changes
 from etplus.planning.reshape.shapes.followed_calls import Shapes, shapes_of
-from etplus.planning.reshape.shapes.seeds import SizeEvidence
 from etplus.planning.reshard.explain import explain
 from etplus.planning.reshard.items import CommOp, CommWait, Item, RecordedOp
 from etplus.planning.reshard.job import reshard

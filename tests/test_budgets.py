@@ -16,10 +16,10 @@ BUDGETS = {
     "jobs": 2_543,  # plan: 3,000
     "converters": 7_231,  # plan: 7,500
     "timeline": 5_447,  # plan: 5,500
-    "cli": 4_041,  # plan: 3,600
-    "analysis": 13_596,  # plan: 14,000
-    "report": 2_750,  # plan: 2,000
-    "planning": 15_080,  # plan: 14,500
+    "cli": 4_040,  # plan: 3,600
+    "analysis": 13_539,  # plan: 14,000
+    "report": 2_683,  # plan: 2,000
+    "planning": 14_905,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60

@@ -22,7 +22,7 @@ from etplus.cli.parser import COMMANDS as ALL_COMMANDS
 from etplus.converters.registry import exporters
 from etplus.linker import link
 from etplus.planning.measure.measured import VERSION, Conditions, Measured, Timing, write_measured
-from etplus.planning.measure.reader import recorded_calls
+from etplus.planning.measure.recorded_calls import recorded_calls
 from mutations import mutate
 from nsys_files import et_of, small_export
 from support import SHARED, TooSlowError, call, fixture_pair, plain, time_limit

@@ -198,7 +198,7 @@ class Library(Suggests):
 
         outer("report.html_page").check_page_name(path)
         part = part_of(cast("Trace", self), steps=steps, window=window, between=between, module=module)
-        page, _ = outer("report.job_page").ranks_html([part.analyze()], 1, title, output=path)
+        page, _ = outer("report.report_html").ranks_html([part.analyze()], 1, title, output=path)
         with open_output(path) as out:
             out.write(page)
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from ...trace.columns import mask_at
 from ..flops import Product
+from .case import OfWorstRank, RankOfCase
 from .finding import CONFIRMED, INFERRED, Candidate, Intervention
-from .module_paths import place_of
+from .places import place_of
 from .proofs import time_of_work, time_on_host
-from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import COPY_WORK, POINTWISE_WORK, PRODUCT_WORK, SOFTMAX_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:

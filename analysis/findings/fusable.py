@@ -18,11 +18,11 @@ from ...trace.columns import grouped, matching
 from ...trace.kinds import ACCUMULATION, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..flops import bytes_moved, returned
 from ..operator_outputs import WRITES_ONLY, plain_name
+from .case import OfWorstRank, RankOfCase
 from .eager_attention import in_attention
 from .finding import INFERRED, PREDICTED, Candidate, Intervention
-from .module_paths import place_of
+from .places import place_of
 from .proofs import time_of_work, time_on_host
-from .ranks_of_case import OfWorstRank, RankOfCase
 from .small_operators import operator_loops
 from .work_items import (
     COPY_WORK,

@@ -15,9 +15,9 @@ from ...trace.printable import shortened
 from ...trace.tables import OP
 from ...trace.trace import Trace
 from ..launch_queues import idle_causes
+from .case import OfWorstRank, RankOfCase
 from .finding import CONFIRMED, INFERRED, Candidate, Intervention
 from .proofs import quoted
-from .ranks_of_case import OfWorstRank, RankOfCase
 
 LATE_START = 0.02  # minimum idle time before the first GPU event, as a share of the makespan
 LEAST_LATE_NS = 1_000_000  # minimum idle ns before the first GPU event; up to 1 ms passes before the first launch

@@ -15,9 +15,9 @@ from ...trace.kinds import DATA, FORWARD, UNKNOWN
 from ...trace.printable import shortened
 from ...trace.tables import OP
 from ...trace.trace import Trace
+from .case import OfWorstRank, RankOfCase
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate
 from .proofs import quoted
-from .ranks_of_case import OfWorstRank, RankOfCase
 
 # Minimum time that the step thread waits for data, as a share of the makespan. With worker processes, 1 to 2% is usual.
 DATA_LOADING = 0.05

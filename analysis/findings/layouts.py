@@ -15,13 +15,13 @@ from ...trace.conventions import MAX_NAME
 from ...trace.kernel_names import kernel_label
 from ...trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
 from ...trace.printable import shortened
+from .case import OfWorstRank, RankOfCase
 from .eager_attention import in_attention
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Evidence, Intervention
 from .fusable import casts, fusable_chains
 from .memory_use import capacity
-from .module_paths import place_of
+from .places import place_of
 from .proofs import quoted, sql, time_of_work, time_on_host
-from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:

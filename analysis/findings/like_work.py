@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn, grouped, percentiles_of
+from .case import OfWorstRank, RankOfCase
 from .eager_attention import in_attention
 from .finding import INFERRED, Candidate, Evidence, Intervention
-from .module_paths import place_of
+from .places import place_of
 from .proofs import time_of_work
-from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import COPY_WORK, NORM_WORK, POINTWISE_WORK, REDUCTION_WORK, SOFTMAX_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:

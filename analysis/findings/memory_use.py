@@ -13,10 +13,10 @@ from ...trace.columns import IntColumn, matching
 from ...trace.printable import shortened
 from ...trace.trace import Trace
 from ..device_memory import DeviceMemory
+from .case import OfWorstRank, RankOfCase
 from .finding import CONFIRMED, PREDICTED, Candidate, Evidence, Intervention
-from .module_paths import place_of
+from .places import place_of
 from .proofs import quoted, sql
-from .ranks_of_case import OfWorstRank, RankOfCase
 
 if TYPE_CHECKING:
     pass

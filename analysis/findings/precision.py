@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...trace.columns import matching
+from .case import OfWorstRank, RankOfCase
 from .finding import CONFIRMED, PREDICTED, Candidate, Intervention
-from .module_paths import place_of
+from .places import place_of
 from .proofs import time_of_work
-from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from ...trace.kernel_kinds import computes_products
 from ..devices import Device
 from ..flops import Product
 from ..summary import Analysis
+from .case import OfWorstRank, RankOfCase
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Evidence, Intervention
-from .module_paths import place_of
+from .places import place_of
 from .proofs import time_of_work
-from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from ...trace.intervals import union
 from ...trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..storages import Storages
 from ..summary import Analysis
+from .case import OfWorstRank, RankOfCase
 from .finding import INFERRED, Candidate, Intervention
-from .module_paths import place_of
+from .places import place_of
 from .proofs import time_of_work, time_on_host
-from .ranks_of_case import OfWorstRank, RankOfCase
 from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ class _Caller:
     bytes: int | None
 
 
-def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = None) -> list[Task]:
+def gpu_tasks(trace: Trace, own: Sequence[Device] = ()) -> list[Task]:
     """Return a task for every GPU event of a trace, in the order of `Trace.gpu`."""
     work, gpu, devices = work_of_events(trace), trace.gpu, find_devices(trace, own)
     callers = _Callers(trace)
@@ -63,7 +63,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
     rows = zip(*(column.tolist() for column in columns), strict=True)
     for event, (name, kind, number, copied, flop, size, most, dtype) in enumerate(rows):
         caller, comm, category = callers.of(owners[event]), gpu.comm.get(event), trace.categories[kind]
-        at = devices.get(number) if device is None else device
+        device = devices.get(number)
         copy = category.startswith("gpu_mem")
         main = flop >= 0 or size >= 0 or (comm is not None and comm.bytes is not None)
         properties = trace.properties.get(number) or {}
@@ -78,7 +78,7 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
                 work.dtypes[dtype], main, int(place[event]),
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
-                at.name if at is not None else str(properties.get("name", "unknown device")),
+                device.name if device is not None else str(properties.get("name", "unknown device")),
                 launched[event][0], launched[event][1],
                 round((size + most) / 2 / size, 3) if 0 < size < most else 1.0,
             )
@@ -86,8 +86,8 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
     return tasks
 
 
-def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
-    """Return one task per operator in `calls` (positions in `Trace.calls`). `name` becomes the task's device."""
+def cpu_tasks(trace: Trace, calls: IntColumn) -> list[Task]:
+    """Return one task per operator in `calls` (positions in `Trace.calls`)."""
     callers = _Callers(trace)
     distinct, which = distinct_rows(trace.calls.name[calls], trace.calls.signature[calls])
     tasks = []
@@ -104,7 +104,7 @@ def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
                 caller.flops,
                 caller.bytes,
                 signature.dtype if signature else "",
-                device=name,
+                device="CPU",
             )
         )
     return [tasks[at] for at in which.tolist()]

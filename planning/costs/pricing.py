@@ -16,13 +16,12 @@ from ...trace.brief import brief
 from ...trace.columns import IntColumn
 from ...trace.errors import UsageError
 from ...trace.trace import Trace
-from .bound import bound_of
 from .kernel_model import interval_group
 from .measured_models import MeasuredTable
 from .measured_tasks import gpu_tasks
 from .model_file import EndToEndError, FittedModel
 from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
-from .task import Estimate, Task
+from .task import Estimate, Task, bound_of
 from .utilization import Utilization, fit_utilization, kernel_family
 
 UNKNOWN = "unknown"  # name of the source of a time that no model can predict

@@ -32,8 +32,7 @@ from ...trace.index import Row
 from ...trace.kinds import GPU
 from ...trace.trace import Trace
 from ...trace.unattached import with_unattached
-from ..measure.lookup import EXECUTED, RECORDED, own_times, shares_of_sources
-from ..measure.measured import Measured
+from ..measure.measured import EXECUTED, RECORDED, Measured, own_times, shares_of_sources
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import ShapeChange
 from .edge_latencies import host_collective_keys, iterations_of, places, transfer_key

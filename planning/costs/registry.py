@@ -9,11 +9,10 @@ from math import exp
 
 from ...analysis.devices import Device
 from ...trace.errors import UsageError
-from .bound import bound_of
 from .cost_model import CostModel
 from .measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
 from .measured_tasks import CPU_OP, MeasuredTask
-from .task import Estimate, Task
+from .task import Estimate, Task, bound_of
 from .utilization import START, THREADS, EventWork, Law, Utilization, fit_utilization, work_of
 
 # Packages register a cost model in this entry point group: the name of the model, and a subclass of `CostModel`.
@@ -106,7 +105,7 @@ class Costs:
     ) -> None:
         self._measured, self._devices, self._order = measured, devices, tuple(order)
         self._beyond = beyond
-        self._models: dict[str, CostModel] = dict(fitted or {})
+        self.fitted: dict[str, CostModel] = dict(fitted or {})
         self._known: dict[Task, Estimate] = {}
 
     def predict(self, task: Task) -> Estimate | None:
@@ -125,14 +124,10 @@ class Costs:
             self._known[task] = found
         return self._known[task]
 
-    @property
-    def fitted(self) -> Mapping[str, CostModel]:
-        return self._models
-
     def model(self, name: str) -> CostModel:
-        if name not in self._models:
-            self._models[name] = model_class(name).fit(self._measured, self._devices)
-        return self._models[name]
+        if name not in self.fitted:
+            self.fitted[name] = model_class(name).fit(self._measured, self._devices)
+        return self.fitted[name]
 
 
 _EVENTS, _WEIGHTS = 3, 4  # Explanations show at most 3 events, and at most 4 learned weights per line.

@@ -1,8 +1,9 @@
-"""Times of a trace's operators on this machine, and the file format for these times."""
+"""Times of a trace's operators on this machine: the file format, and the prediction of other traces' calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from ...schemas.text.files import Source, open_output, read_struct
 from ...trace.brief import brief
 from ...trace.conventions import MAX_NS
 from ...trace.errors import TraceFormatError
+from ...trace.index import Row
+from ...trace.trace import Trace
+from .recorded_calls import RecordedCall, recorded_calls
 
 VERSION = 1
 _NEAR_NS, _AS_NEAR, _MOST_COUNTED = 1000, 0.25, 1000
@@ -198,3 +202,37 @@ def read_measured(source: Source) -> Measured:
         if not all(0 <= value < MAX_NS for value in (*times, timing.callees, timing.own_tensors)):
             raise TraceFormatError(name, f"timings[{at}]", "invalid time or count", _REMEDY)
     return msgspec.structs.replace(found, files=tuple(Path(name).name for name in found.files))
+
+
+EXECUTED = "executed"  # name of the source of times that were measured on this machine
+RECORDED = "recorded"  # name of the source of times that are kept from the trace
+_FROM_TRACES, _UNKNOWN = {"same place", "measured"}, "unknown"
+
+
+def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
+    """Map rows of executed operators to their self times in ns, which include the recording overhead."""
+    if measured is None:
+        return {}
+    known = dict[str, float | None]()
+    found = {}
+    for call, recorded in recorded_calls(trace):
+        if isinstance(recorded, RecordedCall):
+            key = recorded.key
+            if key not in known:
+                known[key] = measured.own_ns(key)
+            own = known[key]
+            if own is not None:
+                found[trace.calls.source[call]] = own
+    return found
+
+
+def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]:
+    """Map each source of times (measured here, from traces, modeled, as recorded) to its share of the total time."""
+    found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modeled": 0.0})
+    of = {EXECUTED: "measured here", RECORDED: "as recorded", _UNKNOWN: "as recorded"} | dict.fromkeys(
+        _FROM_TRACES, "from traces"
+    )
+    for how, ns in times:
+        found[of.get(how, "modeled")] += ns
+    whole = sum(found.values())
+    return {name: ns / whole if whole else 0.0 for name, ns in found.items()}

@@ -18,8 +18,7 @@ from ...trace.tables import OP
 from ...trace.trace import Trace
 from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
 from .process import MAX_BYTES, ExecutionError, WorkerProcess
-from .reader import recorded_calls
-from .recorded_calls import RecordedCall
+from .recorded_calls import RecordedCall, recorded_calls
 
 Timed = tuple[float, float, int]  # Each entry has a median in ns, an interquartile range in ns, and a number of runs.
 
@@ -236,15 +235,12 @@ def covered(
     done: Container[CallIndex],
     operators: Container[CallIndex],
     reasons: Mapping[CallIndex, str],
-    among: Container[CallIndex] | None = None,
 ) -> TimedShare:
     """Return the self times of all calls. Calls in `done` and their callees are executed."""
     parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
     whole, found = [False] * len(parents), TimedShare()
     for at, (above, self_ns) in enumerate(zip(parents, own, strict=True)):
         call = CallIndex(at)
-        if among is not None and call not in among:
-            continue
         whole[at] = call in done or (above >= 0 and whole[above])
         found.all_ns += self_ns
         if call in operators or whole[at]:

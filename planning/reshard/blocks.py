@@ -71,16 +71,7 @@ class _Tokens:
     layer: npt.NDArray[np.bool_]  # True if the call uses new parameters and is not an embedding
 
     def part(self, begin: int, end: int) -> _Tokens:
-        part = slice(begin, end)
-        return _Tokens(
-            self.place[part],
-            self.code[part],
-            self.elements[part],
-            self.new[part],
-            self.before[part],
-            self.most[part],
-            self.layer[part],
-        )
+        return _Tokens(*(column[begin:end] for column in vars(self).values()))
 
 
 def repeated_blocks(
@@ -215,7 +206,7 @@ def _periods(tokens: _Tokens) -> list[int]:
 
 
 def _runs(equal: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    edges = np.diff(np.concatenate(([0], equal.astype(np.int8), [0])))
+    edges = np.diff(equal.astype(np.int8), prepend=0, append=0)
     yield from zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True)
 
 

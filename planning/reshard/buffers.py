@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from ...schemas.execution_trace.arguments import call_records
 from ...trace.dtypes import itemsize, standard_dtype
 from ...trace.index import CallIndex
 from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
 from .model import Buffer, Parameter, Weights
-from .step_calls import Call, tensor_values, walked
+from .step_calls import Call, calls_named, tensor_values, walked
 from .weights import outside_tensors, weights_of_layers
 
 _FLATTEN, _UNFLATTEN = "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors"
@@ -38,9 +36,7 @@ def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
     calls, names = trace.calls, trace.names
     if not any(name.startswith("c10d::broadcast_") for name in names) or not trace_is_ddp(trace):
         return []
-    codes = [code for code, name in enumerate(names) if name == _FLATTEN]
-    chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
-    chosen = chosen[np.argsort(calls.ts[chosen], kind="stable")]
+    chosen = calls_named(trace, lambda name: name == _FLATTEN, begin, end)
     found: dict[tuple[int, int], Buffer] = {}
     for call, record in zip(chosen.tolist(), call_records(trace, calls.source[chosen]), strict=True):
         signature = trace.signature_of(CallIndex(call))

@@ -10,7 +10,7 @@ from ...trace.dtypes import itemsize
 from ..reshape.shapes.followed_calls import Shapes
 from .items import CommOp, Item, SyntheticOp
 from .model import Model, Parameter, Weights
-from .step_calls import VIEWS, Call, is_tensor, tensor_values, walked
+from .step_calls import VIEWS, Call, is_tensor, walked
 from .weights import gradients_of, lists_of, make_whole
 
 _FINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
@@ -45,7 +45,7 @@ class Clipping:
 
 
 def _elements(call: Call) -> int:
-    return next((value[3] for value in tensor_values(call.record.get("inputs"))), 0)
+    return next((value[3] for value in call.tensors("inputs")), 0)
 
 
 def find_clipping(model: Model) -> Clipping:
@@ -55,7 +55,7 @@ def find_clipping(model: Model) -> Clipping:
     for call in model.after:
         if any(inner.name == _FINITE for inner in call.walk()):
             scaled.add(call.row)
-        takes = {value[1] for inner in call.walk() for value in tensor_values(inner.record.get("inputs"))}
+        takes = {value[1] for inner in call.walk() for value in inner.tensors("inputs")}
         if not takes.isdisjoint(gradients):
             norms |= any("norm" in inner.name for inner in call.walk())
             if any("norm" not in inner.name and _shrinks(inner, gradients) for inner in walked([call])):
@@ -80,8 +80,8 @@ def _with_parameters(call: Call, model: Model) -> Iterator[int]:
 def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
     if call.name in VIEWS or call.children:
         return False
-    given = [value for value in tensor_values(call.record.get("inputs")) if value[1] in gradients]
-    made = list(tensor_values(call.record.get("outputs")))
+    given = [value for value in call.tensors("inputs") if value[1] in gradients]
+    made = list(call.tensors("outputs"))
     return bool(given and made) and max(v[3] for v in made) < max(v[3] for v in given)
 
 
@@ -97,7 +97,7 @@ def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> 
         if call.name == "aten::pow" and _elements(call) == count:
             continue
         single = not any(len(tensors) > 1 for tensors in call.inputs)
-        values = (value for inner in call.walk() for value in tensor_values(inner.record.get("inputs")))
+        values = (value for inner in call.walk() for value in inner.tensors("inputs"))
         owner = next(filter(None, map(owner_of, values)), None) if single else None
         make_whole(call, owner or lists_of([call], owner_of, weights.parameters)[call.row], weights, shapes)
         found.append(call)

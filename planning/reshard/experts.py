@@ -13,7 +13,7 @@ from ...trace.brief import brief
 from ...trace.dtypes import is_floating
 from ..reshape.shapes.extents import Extents
 from .model import GivenTensor, Parameter, Weights, given_tensors
-from .step_calls import VIEWS, Call, tensor_values
+from .step_calls import VIEWS, Call
 
 # A router uses such an operator to choose experts along the last dimension of the scores.
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
@@ -126,8 +126,7 @@ class _ExpertSpan:
         current: dict[tuple[int, ...], TensorOrigin] = {}  # PyTorch reuses a tensor number after the tensor is freed
         for at in range(router, len(calls)):
             given, made = (
-                {tuple(value[:4]): value[0] for value in tensor_values(calls[at].record.get(side))}
-                for side in ("inputs", "outputs")
+                {tuple(value[:4]): value[0] for value in calls[at].tensors(side)} for side in ("inputs", "outputs")
             )
             self.taken[at] = {current.setdefault(key, TensorOrigin(-1, number)) for key, number in given.items()}
             for origin in self.taken[at]:
@@ -149,9 +148,9 @@ class _ExpertSpan:
     def _used(self, call: Call) -> dict[Parameter, int | None]:
         """Return the parameters that a call uses, and the offset of the used part (None for the whole parameter)."""
         found: dict[Parameter, int | None] = {}
-        made = list(tensor_values(call.record.get("outputs")))
+        made = list(call.tensors("outputs"))
         for inner in call.walk():
-            for value in tensor_values(inner.record.get("inputs")):
+            for value in inner.tensors("inputs"):
                 for parameter in self.weights.within(value):
                     views = [out for out in made if out[1] == value[1] and out[3] < parameter.elements]
                     part = value if value[3] < parameter.elements else views[0] if views else None
@@ -307,7 +306,7 @@ class _ExpertSpan:
 
 def returned(call: Call) -> list[GivenTensor]:
     """Return the tensors that a call returns; an empty list if they are not fully recorded."""
-    values = list(tensor_values(call.record.get("outputs")))
+    values = list(call.tensors("outputs"))
     outputs = call.signature.outputs or () if call.signature is not None else ()
     if not len(values) == len(call.output_shapes) == len(outputs):
         return []

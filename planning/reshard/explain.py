@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from math import prod
 
 from .derivation import Derivation
-from .items import CommOp, RecordedOp
 from .model import Parameter, Unit
 from .plan import partial_results
-from .rank_program import program
+from .rank_program import communications
 
 _FOUND = {
     "optimizer": "identified as memory that forward reads and the optimizer changes",
@@ -25,8 +23,7 @@ def explain(derivation: Derivation) -> str:
 
 def _model(derivation: Derivation) -> Iterator[str]:
     model = derivation.model
-    elements = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
-    yield f"parameters: {len(model.parameters)} with {elements:,} elements, {_FOUND[model.weights.evidence]}"
+    yield f"parameters: {len(model.parameters)} with {model.elements():,} elements, {_FOUND[model.weights.evidence]}"
     known = {parameter.number for unit in model.units for parameter in unit.ready.values()}
     yield f"gradients: the accumulating call is known for {len(known)} parameters" + (
         f"; {model.unmatched} accumulating calls have no known parameter" if model.unmatched else ""
@@ -121,18 +118,12 @@ def _parameter(derivation: Derivation, parameter: Parameter) -> str:
     text = f"parameter {parameter.number} {_shape(recorded)}"
     if new != recorded:
         text += f" divided to {_shape(new)}"
-    users = sum(parameter in set(_taken(derivation, unit)) for unit in model.units)
+    users = len(model.users(parameter))
     if users > 1:
         text += f", tied: used by {users} units"
     if not parameter.accumulates:
         text += ", no gradient"
     return text
-
-
-def _taken(derivation: Derivation, unit: Unit) -> Iterator[Parameter]:
-    for call in unit.forward:
-        for inner in call.walk():
-            yield from derivation.model.weights.taken(inner)
 
 
 def _divided(derivation: Derivation, unit: Unit, partial: Counter[tuple[int, bool]]) -> Iterator[str]:
@@ -153,13 +144,9 @@ def _communication(derivation: Derivation) -> Iterator[str]:
     for stage in range(layout.pp):
         found = Counter[tuple[str, str]]()
         elements = Counter[tuple[str, str]]()
-        for item in program(derivation, layout.rank(0, 0, stage)):
-            comms = [item] if isinstance(item, CommOp) else []
-            if isinstance(item, RecordedOp):
-                comms = [comm for call in item.call.walk() for comm in item.after.get(call.row, ())]
-            for comm in comms:
-                found[comm.dimension, comm.kind] += 1
-                elements[comm.dimension, comm.kind] += comm.elements
+        for comm in communications(derivation, layout.rank(0, 0, stage)):
+            found[comm.dimension, comm.kind] += 1
+            elements[comm.dimension, comm.kind] += comm.elements
         yield ""
         yield f"communication of one rank{f' of stage {stage}' if layout.pp > 1 else ''}:" + ("" if found else " none")
         for (dimension, kind), count in sorted(found.items()):

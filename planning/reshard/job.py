@@ -24,10 +24,9 @@ from ...trace.tables import OP
 from ...trace.trace import Trace
 from ..costs.model_file import FittedModel
 from ..costs.pricing import Pricing
-from ..measure.lookup import EXECUTED, own_times, shares_of_sources
-from ..measure.measured import Measured
+from ..measure.measured import EXECUTED, Measured, own_times, shares_of_sources
 from .derivation import Derivation, derive
-from .items import CommOp, RecordedOp
+from .items import CommOp
 from .joined_stages import join_stages
 from .layout import Layout
 from .memory import Memory, memory_of
@@ -45,11 +44,10 @@ from .proof import (
     recorded_layout_of,
     scaling_in_words,
 )
-from .rank_program import program
+from .rank_program import communications
 from .rank_trace import build_trace
-from .recorded_job import recorded_layout
 from .resized_calls import ResizedCalls
-from .structure import read_model
+from .structure import read_model, recorded_layout
 
 _NETWORK = Network(25.0, 5000.0)  # the default network has this many GB/s per direction and ns per communication step
 
@@ -174,7 +172,7 @@ class Resharded:
     def matched(self) -> int:
         """Check that collectives and messages match within each group; return the number of comparisons."""
         layout, count = self.layout, 0
-        programs = {rank: _communications(self.derivation, rank) for rank in self.rank_map}
+        programs = {rank: communications(self.derivation, rank) for rank in self.rank_map}
         for rank, found in programs.items():
             at = layout.coordinates(rank)
             for dimension in ("tp", "dp", "edp"):
@@ -255,16 +253,6 @@ def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int
 def _part(comm: CommOp, side: int, place: int) -> int:
     """Return the row count sent to (side 0) or received from (side 1) a member, or all elements if parts are equal."""
     return comm.splits[side][place] if comm.splits[side] else comm.elements
-
-
-def _communications(derivation: Derivation, rank: int) -> list[CommOp]:
-    found: list[CommOp] = []
-    for item in program(derivation, rank):
-        if isinstance(item, CommOp):
-            found.append(item)
-        elif isinstance(item, RecordedOp):
-            found += [comm for call in item.call.walk() for comm in item.after.get(call.row, ())]
-    return found
 
 
 def _ranges(ranks: Sequence[int]) -> list[list[int]]:

@@ -16,12 +16,11 @@ from itertools import chain, count, groupby, pairwise
 from typing import Any
 
 from ...trace.brief import brief
-from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.errors import UsageError
 from ...trace.index import Row
 from ...trace.trace import Trace
 from .layout import Layout
-from .made_records import LAUNCH_NS, Launch, MadeNode, NodeTensors, event_args, trace_of_nodes
+from .made_records import NodeTensors, NodeWriter, event_args
 from .stage_steps import StageStep, identify, read_stage
 from .step_calls import Call, is_tensor, tensor_values
 
@@ -234,21 +233,14 @@ def _resize(call: _StageCall, whole: Mapping[int, list[int]]) -> None:
                 side["shapes"][place], value[3] = whole[value[0]], whole[value[0]][0]
 
 
-class _StageWriter:
+class _StageWriter(NodeWriter):
     def __init__(self, source: Trace, same: dict[int, int]) -> None:
-        self.source, self.same = source, same
-        self.nodes: list[MadeNode] = []
-        self.runtime: list[Launch] = []
-        self.edges: list[tuple[int, int, str]] = []
+        super().__init__(source)
+        self.same = same
         self.begins: list[int] = []
-        self.busy: dict[int, tuple[int, int]] = {}  # for each stream, the end and ID of its last event
-        self.ids, self.now = 2, 1_000_000
-        process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
-        thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id
-        self.step = self._node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
 
     def write(self, stages: Sequence[StageStep]) -> None:
-        made, begin = [_calls_of(stage) for stage in stages], self.now
+        made = [_calls_of(stage) for stage in stages]
         self._add(self._together([list(map(of, stage.before)) for of, stage in zip(made, stages, strict=True)]))
         for k in range(len(stages[0].forward)):
             for number, stage in enumerate(stages):
@@ -259,21 +251,9 @@ class _StageWriter:
                 self._add(list(map(made[number], stage.backward[k])))
         self._add(_merged([list(map(of, stage.after)) for of, stage in zip(made, stages, strict=True)], self.same))
         self._add(self._together([list(map(of, stage.steps)) for of, stage in zip(made, stages, strict=True)]))
-        end = max([self.now, *(end for end, _ in self.busy.values())])
-        self.step.close(begin, end, 0)
 
     def trace(self) -> Trace:
-        kineto = self.source.summary.get("kineto")
-        devices = kineto.get("device_properties", []) if isinstance(kineto, dict) else []
-        return trace_of_nodes(
-            self.nodes,
-            self.runtime,
-            self.edges,
-            file=self.source.file,
-            pid=1,
-            devices=devices,
-            distributed={"rank": 0, "world_size": 1, "pg_count": 0, "pg_config": []},
-        )
+        return self.finish(1, {"rank": 0, "world_size": 1, "pg_count": 0, "pg_config": []}, own=False)
 
     def _together(self, stages: Sequence[Sequence[_StageCall]]) -> list[_StageCall]:
         if len({tuple(one.call.name for one in calls) for calls in stages}) > 1:
@@ -290,19 +270,12 @@ class _StageWriter:
             self.now += call.call.lead if place else 0
             self._call(call, self.step.id)
 
-    def _node(
-        self, name: str, parent: int, tid: int, *, scope: int = 0, sequence: int = -1, schema: str = ""
-    ) -> MadeNode:
-        self.ids += 1
-        self.nodes.append(MadeNode(self.ids, name, parent, tid, scope, sequence, schema))
-        return self.nodes[-1]
-
     def _call(self, made: _StageCall, parent: int) -> None:
         call, trace = made.call, made.stage.trace
         sequence = call.sequence + (made.stage.stage << _APART) if call.sequence >= 0 else -1
         tid, scope = max(int(trace.nodes.thread[call.row]), 1), int(trace.nodes.scope[call.row])
-        node = self._node(call.name, parent, tid, scope=scope, sequence=sequence, schema=call.schema)
-        node.tensors = partial(self._tensors, made.sides)
+        tensors = partial(self._tensors, made.sides)
+        node = self.node(call.name, parent, tid, tensors, scope=scope, sequence=sequence, schema=call.schema)
         begin = self.now
         gap, left = divmod(max(made.own, 1), len(made.children) + 1)
         self.now += gap + left
@@ -331,16 +304,7 @@ class _StageWriter:
 
     def _event(self, source: Trace, event: int, caller: int, tid: int) -> None:
         gpu = source.gpu
-        launch, number, stream = self.ids + 1, self.ids + 2, int(gpu.stream[event])
-        self.ids, correlation = number, len(self.runtime) + 1
-        self.runtime.append(Launch(launch, self.now, tid, correlation, caller))
-        self.now += LAUNCH_NS
-        free, last = self.busy.get(stream, (0, -1))
-        begin, dur = max(self.now, free), int(gpu.dur[event])
-        self.nodes.append(MadeNode(
-            number, source.names[gpu.name[event]], caller, begin=begin, dur=dur, own=dur,
-            category=source.categories[gpu.category[event]], stream=stream, device=max(int(gpu.device[event]), 0),
-            correlation=correlation, args=partial(event_args, source, Row(int(gpu.source[event]))),
-        ))  # fmt: skip
-        self.edges += [(launch, number, "launch"), *([(last, number, "stream")] if last >= 0 else [])]
-        self.busy[stream] = begin + dur, number
+        stream, dur, device = int(gpu.stream[event]), int(gpu.dur[event]), max(int(gpu.device[event]), 0)
+        name, category = source.names[gpu.name[event]], source.categories[gpu.category[event]]
+        args = partial(event_args, source, Row(int(gpu.source[event])))
+        self.event(name, category, stream, dur, caller, tid, stream=stream, device=device, args=args)

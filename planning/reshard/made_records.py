@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,10 +17,9 @@ from ...schemas.etplus.write_etplus import FORMAT_VERSION
 from ...schemas.execution_trace.arguments import listed_attributes
 from ...trace.build import TraceBuilder
 from ...trace.comm_kernels import Comm
-from ...trace.conventions import EDGE_KINDS
+from ...trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
 from ...trace.index import Row
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
-from ...trace.node_texts import Record
 from ...trace.trace import Trace
 
 IN_MEMORY = "<bytes>"  # messages show this instead of a file name if a trace is in memory
@@ -29,6 +28,7 @@ LAUNCH_NS = 5_000  # a launch takes this much CPU time
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
 Arguments = dict[str, Any] | orjson.Fragment | None  # a node's inputs or outputs, as in an ET or as encoded JSON
 NodeTensors = tuple[Arguments, Arguments]
+Tensors = NodeTensors | Callable[[], NodeTensors]
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class MadeNode:
     scope: int = 0
     sequence: int = -1
     schema: str = ""
-    tensors: NodeTensors | Callable[[], NodeTensors] = (None, None)
+    tensors: Tensors = (None, None)
     begin: int = -1
     dur: int = 0
     own: int = 0
@@ -107,15 +107,6 @@ class Launch(NamedTuple):
         }
 
 
-def rank_records(
-    root: Mapping[str, Any], rows: Sequence[MadeNode | Launch], nodes: int, edges: Sequence[tuple[int, int, str]]
-) -> MadeRecords:
-    return MadeRecords(
-        lambda wanted: [orjson.dumps(rows[row].record()) for row in wanted.tolist()],
-        partial(_rank_text, root, rows, nodes, edges),
-    )
-
-
 def _rank_text(
     root: Mapping[str, Any], rows: Sequence[MadeNode | Launch], count: int, edges: Sequence[tuple[int, int, str]]
 ) -> Iterator[bytes]:
@@ -131,40 +122,90 @@ def _rank_text(
 _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
 
 
-def trace_of_nodes(
-    nodes: Sequence[MadeNode],
-    runtime: Sequence[Launch],
-    edges: Iterable[tuple[int, int, str]],
-    *,
-    file: str,
-    pid: int,
-    devices: Sequence[Any],
-    distributed: Mapping[str, Any],
-) -> Trace:
-    """Build a trace. Its rows are the derived nodes, followed by the runtime calls."""
-    ordered = sorted(set(edges), key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
-    header = {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "time": "", "start_ts": 0, "finish_ts": 0}
-    summary = {
-        "version": FORMAT_VERSION,
-        "tool_version": __version__,
-        "kineto": {
-            "file_name": file,
-            "base_time_ns": 0,
-            "schema_version": 1,
-            "device_properties": devices,
-            "distributed_info": distributed,
-        },
-        "damage": [],
-        "unattached": {},
-        "inferred_edges": [],
-    }
-    root = {**header, "nodes": [], "runtime": [], "edges": [], "unattached": [], "etplus": summary}
-    return _rows(nodes, runtime).build(
-        rank_records(root, (*nodes, *runtime), len(nodes), ordered),
-        summary=summary,
-        header=header_of({**header, "unattached": []}),
-        edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in ordered], np.int64).reshape(-1, 3),
-    )
+class NodeWriter:
+    """Collects the derived nodes, runtime calls and edges of one step, and builds a trace of them."""
+
+    def __init__(self, source: Trace) -> None:
+        self.source = source
+        self.nodes: list[MadeNode] = []
+        self.runtime: list[Launch] = []
+        self.edges: set[tuple[int, int, str]] = set()
+        self.busy: dict[Any, tuple[int, int]] = {}  # for each lane, the end and ID of its last event
+        self.begin = self.now = 1_000_000
+        self.ids = 2
+        process = self.node("[pytorch|profiler|execution_trace|process]", 1, 0).id
+        thread = self.node("[pytorch|profiler|execution_trace|thread]", process, 1).id
+        self.step = self.node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
+
+    def node(self, name: str, parent: int, tid: int, tensors: Tensors = (None, None), **fields: Any) -> MadeNode:
+        self.ids += 1
+        self.nodes.append(MadeNode(self.ids, name, parent, tid, tensors=tensors, **fields))
+        return self.nodes[-1]
+
+    def event(
+        self,
+        name: str,
+        category: str,
+        lane: Hashable,
+        dur: int,
+        caller: int,
+        tid: int,
+        *,
+        ready: int = 0,
+        **fields: Any,
+    ) -> tuple[int, int]:
+        """Add a GPU event and its launch; return the IDs of the previous event in the lane (or −1) and of the event.
+
+        The event starts when it is launched, the lane is free, and the time `ready` is reached.
+        """
+        launch, number, correlation = self.ids + 1, self.ids + 2, len(self.runtime) + 1
+        self.ids = number
+        self.runtime.append(Launch(launch, self.now, tid, correlation, caller))
+        self.now += LAUNCH_NS
+        free, last = self.busy.get(lane, (0, -1))
+        begin = max(self.now, free, ready)
+        fields |= {"begin": begin, "dur": dur, "own": dur, "category": category, "correlation": correlation}
+        self.nodes.append(MadeNode(number, name, caller, **fields))
+        self.edges |= {(launch, number, "launch"), *([(last, number, "stream")] if last >= 0 else [])}
+        self.busy[lane] = begin + dur, number
+        return last, number
+
+    def finish(self, pid: int, distributed: Mapping[str, Any], *, own: bool) -> Trace:
+        """Build the trace. Its rows are the derived nodes, followed by the runtime calls.
+
+        If `own` is True, the self time of the step is its whole time, otherwise 0.
+        """
+        end = max([self.now, *(end for end, _ in self.busy.values())])
+        self.step.close(self.begin, end, end - self.begin if own else 0)
+        ordered = sorted(self.edges, key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
+        header = {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "time": "", "start_ts": 0, "finish_ts": 0}
+        kineto = self.source.summary.get("kineto")
+        summary = {
+            "version": FORMAT_VERSION,
+            "tool_version": __version__,
+            "kineto": {
+                "file_name": self.source.file,
+                "base_time_ns": 0,
+                "schema_version": 1,
+                "device_properties": kineto.get("device_properties", []) if isinstance(kineto, dict) else [],
+                "distributed_info": distributed,
+            },
+            "damage": [],
+            "unattached": {},
+            "inferred_edges": [],
+        }
+        root = {**header, "nodes": [], "runtime": [], "edges": [], "unattached": [], "etplus": summary}
+        rows: Sequence[MadeNode | Launch] = [*self.nodes, *self.runtime]
+        records = MadeRecords(
+            lambda wanted: [orjson.dumps(rows[row].record()) for row in wanted.tolist()],
+            partial(_rank_text, root, rows, len(self.nodes), ordered),
+        )
+        return _rows(self.nodes, self.runtime).build(
+            records,
+            summary=summary,
+            header={key: msgspec.Raw(orjson.dumps(value)) for key, value in {**header, "unattached": []}.items()},
+            edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in ordered], np.int64).reshape(-1, 3),
+        )
 
 
 def _rows(nodes: Sequence[MadeNode], runtime: Sequence[Launch]) -> TraceBuilder:
@@ -204,7 +245,3 @@ def _us(ns: int) -> float:
 def event_args(trace: Trace, row: Row) -> dict[str, Any]:
     (record,) = trace.records(np.array([row]))
     return msgspec.json.decode(record["args"]) or {}
-
-
-def header_of(members: Mapping[str, Any]) -> Record:
-    return {key: msgspec.Raw(orjson.dumps(value)) for key, value in members.items()}

@@ -18,7 +18,7 @@ from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .model import ACCUMULATE, Parameter, accumulations
 from .rank_program import program
 from .resized_calls import ResizedCalls
-from .step_calls import VIEWS, Call, tensor_values, walked
+from .step_calls import VIEWS, Call, walked
 
 # Maps torch.optim's optimizers to their number of state tensors per parameter. SGD's momentum is detected from calls.
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
@@ -207,7 +207,7 @@ class _Lives:
 
     def add(self, item: RecordedOp, call: Call, returned: Set[int] = frozenset()) -> None:
         begin = self.place = self.place + 1
-        given = {value[1] for value in tensor_values(call.record.get("inputs"))}
+        given = {value[1] for value in call.tensors("inputs")}
         steals = ACCUMULATE in call.name and not any(inner.name == "aten::add_" for inner in call.walk())
         for storage in given - returned:
             block = self._current.get((storage, item.microbatch))
@@ -215,11 +215,11 @@ class _Lives:
                 block.last = begin
                 if steals and block.owner is None:
                     block.owner = call.row
-        made = {value[1] for value in tensor_values(call.record.get("outputs"))} - given if call.children else set()
+        made = {value[1] for value in call.tensors("outputs")} - given if call.children else set()
         for child in call.children:
             self.add(item, child, returned | made)
-        sizes = self._sizes.sizes(item, call, "outputs")
-        for value, shape in zip(tensor_values(call.record.get("outputs")), sizes, strict=False):
+        sizes = self._sizes.new_sizes(item, call, "outputs")
+        for value, shape in zip(call.tensors("outputs"), sizes, strict=False):
             key = value[1], item.microbatch
             block = self._current.get(key)
             mine = block is not None and block.begin >= begin

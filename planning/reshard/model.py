@@ -24,7 +24,7 @@ from ...trace.trace import Trace
 from ..reshape.shapes.extents import Extents
 from ..reshape.shapes.terms import Shape
 from .items import Shard
-from .step_calls import Call, tensor_values, walked
+from .step_calls import Call, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 # For each GEMM operator, the argument positions of its two factors.
@@ -116,7 +116,7 @@ class Weights:
 
     def read(self, call: Call) -> Iterator[Parameter]:
         """Yield the parameters and frozen weights among the inputs of a call."""
-        for value in tensor_values(call.record.get("inputs")):
+        for value in call.tensors("inputs"):
             yield from self.within(value)
 
     def takes(self, call: Call) -> bool:
@@ -250,10 +250,6 @@ class Model:
     def samples(self) -> int:
         return sum(self.extents.value[batch] for batch in self.batches)
 
-    @property
-    def every_parameter(self) -> list[Parameter]:
-        return [*self.parameters, *self.weights.frozen]
-
     def calls(self) -> Iterator[Call]:
         parts = [self.before]
         for one in self.passes:
@@ -270,6 +266,11 @@ class Model:
         for call in self.forward_calls():
             if "attention" in call.name:
                 yield [shape for tensors in call.inputs[:3] for shape in tensors if shape is not None]
+
+    def users(self, parameter: Parameter) -> set[int]:
+        """Return the numbers of the units that use a parameter in forward."""
+        takes = self.weights.taken
+        return {unit.number for unit in self.units for call in walked(unit.forward) if parameter in takes(call)}
 
     def elements(self, parameters: Iterable[Parameter] | None = None) -> int:
         chosen = self.parameters if parameters is None else parameters
@@ -323,7 +324,7 @@ def contracted(call: Call) -> tuple[int, ...]:
 
 def given_tensors(call: Call) -> list[GivenTensor]:
     """Return the input tensors of a call; an empty list if some are not recorded."""
-    values = list(tensor_values(call.record.get("inputs")))
+    values = list(call.tensors("inputs"))
     signature = call.signature.tensors if call.signature is not None else ()
     if not len(values) == len(call.input_shapes) == len(signature):
         return []

@@ -16,16 +16,16 @@ Example: no block repeats in a CNN with different sizes at each layer. With FSDP
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 from ...trace.brief import brief
 from .derivation import Derivation
-from .model import PRODUCTS, Model, Parameter
+from .model import PRODUCTS, Model
 from .proof import Gradients, SelfProof
-from .step_calls import BOOKKEEPING, VIEWS, Call, tensor_values, walked
+from .step_calls import BOOKKEEPING, VIEWS, Call, walked
 from .wraps import candidates
 
 _NAMED = 4  # a doubt names at most this many operators; the report lists all of them
@@ -268,7 +268,7 @@ def _frozen(derivation: Derivation) -> Iterator[_Gap]:
 def _pipeline(derivation: Derivation) -> Iterator[_Gap]:
     model, stages = derivation.model, derivation.stages
     if derivation.layout.pp > 1:
-        tied = sum(len({stages[unit] for unit in _users(model, parameter)}) > 1 for parameter in model.parameters)
+        tied = sum(len({stages[unit] for unit in model.users(parameter)}) > 1 for parameter in model.parameters)
         yield "tied parameters", "the sum of their gradients over stages is not derived", tied
         cuts = [
             unit
@@ -323,12 +323,12 @@ def _feeds_the_model(model: Model) -> bool:
     made: dict[int, frozenset[int]] = {}  # maps storages to the frozen weights that they depend on
     reached = set[int]()
     for call in (call for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in part):
-        given = {value[1] for value in tensor_values(call.record.get("inputs"))}
+        given = {value[1] for value in call.tensors("inputs")}
         read = {p.number for inner in call.walk() for p in model.weights.read(inner)}
         sources = frozenset(read & apart).union(*(made[storage] for storage in given & made.keys()))
         if model.weights.takes(call):
             reached |= sources
-        made |= {value[1]: sources for value in tensor_values(call.record.get("outputs"))}
+        made |= {value[1]: sources for value in call.tensors("outputs")}
     return apart <= reached
 
 
@@ -344,15 +344,6 @@ def _run_again(derivation: Derivation) -> set[str]:
             seen.add(label)
             current = label
     return found
-
-
-def _users(model: Model, parameter: Parameter) -> Set[int]:
-    return {
-        unit.number
-        for unit in model.units
-        for call in walked(unit.forward)
-        if any(taken is parameter for taken in model.weights.taken(call))
-    }
 
 
 # ---- assumptions ----

@@ -17,11 +17,9 @@ from .derivation import Derivation
 from .items import CommOp, RecordedOp, SyntheticOp
 from .layout import Layout
 from .model import Model
-from .passes import last_step
 from .rank_program import USED, program
-from .recorded_job import recorded_issues
 from .resized_calls import ResizedCalls
-from .step_calls import BOOKKEEPING, VIEWS, Call, read_step, step_window, walked
+from .step_calls import BOOKKEEPING, VIEWS, Call, last_step, read_step, recorded_issues, step_window, walked
 
 _ISSUED = {
     "allgather_into_tensor_coalesced_": "all_gather",
@@ -185,7 +183,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
         elif isinstance(item, RecordedOp):
             for call in item.call.walk():
                 if _works(call):
-                    derived.append((call.name, tuple(size for size in sizes.sizes(item, call))))
+                    derived.append((call.name, tuple(map(tuple, sizes.new_sizes(item, call, "inputs")))))
                 comms += [(comm.kind, comm.elements) for comm in item.after.get(call.row, ())]
         elif isinstance(item, SyntheticOp) and item.name in added:
             derived.append((item.name, item.inputs))
@@ -264,18 +262,14 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
     alone = derivation.experts.parameters if layout.ep == layout.dp else set()  # only this rank has these
     parameters = [p for p in derivation.parameters(stage) if p.accumulates and p not in alone]
     whole = sum(prod(derivation.sizes(parameter)) for parameter in parameters)
-    found, padding = 0, 0
-    reduced = reductions(derivation, stage)
+    padding = 0
     if layout.zero == 3:
         shard = derivation.shard(layout.coordinates(layout.rank(0, 0, stage)))
         assert shard is not None
         padding = sum(shard.padded(derivation.sizes(p)) * layout.dp - prod(derivation.sizes(p)) for p in parameters)
-        found = sum(comm.elements for comm in reduced)
-    else:
-        found = sum(comm.elements for comm in reduced)
-        if layout.zero == 2:
-            padding = sum(-bucket.elements % layout.dp for bucket in derivation.buckets(stage))
-    return Gradients(stage, found, whole, padding)
+    elif layout.zero == 2:
+        padding = sum(-bucket.elements % layout.dp for bucket in derivation.buckets(stage))
+    return Gradients(stage, sum(comm.elements for comm in reductions(derivation, stage)), whole, padding)
 
 
 def reductions(derivation: Derivation, stage: int) -> list[CommOp]:
@@ -304,9 +298,8 @@ def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
     no_sync = False
     if passes > 1 and recorded.dp > 1:
         kind = "reduce_scatter" if zero else "all_reduce"
-        whole = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
         reduced = sum(elements for name, elements in _recorded_comms(rank) if name == kind)
-        no_sync = reduced < 1.5 * whole
+        no_sync = reduced < 1.5 * model.elements()
     return Layout(tp=recorded.tp, dp=recorded.dp, zero=zero, no_sync=no_sync)
 
 

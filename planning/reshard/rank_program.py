@@ -25,7 +25,7 @@ from .items import CommOp, CommOpKind, CommWait, Item, RecordedOp, Shard, Synthe
 from .layout import Action, Bucket, Coordinates, Layout, actions
 from .model import ACCUMULATE, Model, Parameter, Unit, Wrap, accumulations
 from .plan import Partial
-from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, tensor_values, walked
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, walked
 from .wraps import gathered, late_units, scattered, start_gather, sums_of_units
 
 USED = "parameters in use"  # DDP's all-reduce that finds unused parameters has this key
@@ -113,6 +113,16 @@ def _launches(buckets: Sequence[Bucket], ready: Sequence[Parameter]) -> dict[int
 
 def program(derivation: Derivation, number: int) -> list[Item]:
     return list(_items(_rank_of(derivation, number)))
+
+
+def communications(derivation: Derivation, rank: int) -> list[CommOp]:
+    found: list[CommOp] = []
+    for item in program(derivation, rank):
+        if isinstance(item, CommOp):
+            found.append(item)
+        elif isinstance(item, RecordedOp):
+            found += [comm for call in item.call.walk() for comm in item.after.get(call.row, ())]
+    return found
 
 
 def _items(rank: _Rank) -> Iterator[Item]:
@@ -219,13 +229,13 @@ def _sink(rank: _Rank) -> SyntheticOp:
     """Return DDP's copy of the model output. If none was recorded, copy the last non-view result that the loss uses."""
     model, unit, shape = rank.model, rank.units[-1], rank.model.sink
     if shape is None:
-        taken = {value[1] for call in walked(model.loss_forward) for value in tensor_values(call.record.get("inputs"))}
+        taken = {value[1] for call in walked(model.loss_forward) for value in call.tensors("inputs")}
         made = [call for one in rank.units for call in one.forward if call.name not in VIEWS and call.output_shapes]
         known = [call for call in made if call.signature is not None and call.signature.outputs]
         of_loss = [
             call
             for call in known
-            if taken & {value[1] for value in tensor_values(call.record.get("outputs"))}
+            if taken & {value[1] for value in call.tensors("outputs")}
             and "float" in (call.signature.outputs or call.signature.tensors)[0].dtype  # type: ignore[union-attr]
         ]
         chosen = (of_loss or known)[-1:]

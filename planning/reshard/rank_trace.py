@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 from ...schemas.comm_types import RECV, SEND
 from ...schemas.comm_types import CollectiveCommType as Type
 from ...timeline.network import Network
-from ...trace.conventions import ANNOTATION_SCOPE
 from ...trace.dtypes import et_spelling, kineto_spelling
 from ...trace.index import Row
 from ...trace.trace import Trace
 from .derivation import Derivation
 from .items import CommOp, CommWait, Item, RecordedOp, SyntheticOp
 from .layout import Layout
-from .made_records import LAUNCH_NS, Arguments, Launch, MadeNode, NodeTensors, event_args, trace_of_nodes
+from .made_records import Arguments, NodeWriter, event_args
 from .rank_program import program
 from .resized_calls import ResizedCalls
 from .step_calls import Call
@@ -84,31 +83,22 @@ def build_trace(
     return builder.trace()
 
 
-class _Builder:
+class _Builder(NodeWriter):
     def __init__(
         self, derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int]
     ) -> None:
+        super().__init__(derivation.model.trace)
         self.sizes, self.rank, self.times = sizes, rank, times
         self.layout: Layout = derivation.layout
         self.at = self.layout.coordinates(rank)
-        self.source = derivation.model.trace
         self.on_gpu = len(self.source.gpu) > 0
         self.network = network if self.on_gpu else network.run_by("gloo")
-        self.nodes: list[MadeNode] = []
-        self.runtime: list[Launch] = []
-        self.edges: set[tuple[int, int, str]] = set()
-        self.begin = self.now = 1_000_000
-        self.ids = 2
         self.tensors = 1 << 40
-        self.busy: dict[Any, tuple[int, int]] = {}  # for each lane, the end and ID of its last event
         self.pending: dict[str, tuple[int, int]] = {}
         self.waiting: list[int] = []  # IDs of communication nodes; the next call reads their results
         self.joins = defaultdict[Any, list[int]](list)  # for each lane, IDs that its next event waits for
         self.before: dict[int, int] = {}  # for each thread, its last topmost operator
         self.seq: defaultdict[str, int] = defaultdict(int)
-        process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
-        thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id
-        self.step = self._node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
 
     def add(self, item: Item) -> None:
         if isinstance(item, RecordedOp):
@@ -123,10 +113,7 @@ class _Builder:
 
     def trace(self) -> Trace:
         self._wait(CommWait(tuple(self.pending)))
-        end = max([self.now, *(end for end, _ in self.busy.values())])
-        self.step.close(self.begin, end, end - self.begin)
-        groups, kineto = self._groups(), self.source.summary.get("kineto")
-        devices = kineto.get("device_properties", []) if isinstance(kineto, dict) else []
+        groups = self._groups()
         distributed = {
             "backend": "nccl" if self.on_gpu else "gloo",
             "rank": self.rank,
@@ -134,15 +121,7 @@ class _Builder:
             "pg_count": len(groups),
             "pg_config": groups,
         }
-        return trace_of_nodes(
-            self.nodes,
-            self.runtime,
-            self.edges,
-            file=self.source.file,
-            pid=self.rank + 1,
-            devices=devices,
-            distributed=distributed,
-        )
+        return self.finish(self.rank + 1, distributed, own=True)
 
     def _groups(self) -> list[dict[str, Any]]:
         every = list(range(self.layout.ranks)) if self.layout.ranks <= 1024 else []
@@ -156,19 +135,11 @@ class _Builder:
 
     # ---- nodes ----
 
-    def _node(
-        self, name: str, parent: int, tid: int, tensors: NodeTensors | Callable[[], NodeTensors] = (None, None), *,
-        scope: int = 0, sequence: int = -1, schema: str = "",
-    ) -> MadeNode:  # fmt: skip
-        self.ids += 1
-        self.nodes.append(MadeNode(self.ids, name, parent, tid, scope, sequence, schema, tensors))
-        return self.nodes[-1]
-
     def _call(self, item: RecordedOp, call: Call, parent: int, *, top: bool) -> None:
         tid = max(int(self.source.nodes.thread[call.row]), 1)
         scope = int(self.source.nodes.scope[call.row])
         tensors = partial(self.sizes.tensors, item, call)
-        node = self._node(call.name, parent, tid, tensors, scope=scope, sequence=call.sequence, schema=call.schema)
+        node = self.node(call.name, parent, tid, tensors, scope=scope, sequence=call.sequence, schema=call.schema)
         number, begin = node.id, self.now
         if call.operator:
             self._reads(number)
@@ -208,7 +179,7 @@ class _Builder:
         if item.listed:
             kind = f"GenericList[{','.join(inputs['types'])}]"
             inputs = {"values": [inputs["values"]], "shapes": [inputs["shapes"]], "types": [kind]}
-        node = self._node(item.name, self.step.id, 1, (inputs, outputs), schema=item.schema)
+        node = self.node(item.name, self.step.id, 1, (inputs, outputs), schema=item.schema)
         number, begin = node.id, self.now
         self._reads(number)
         self.now += _MADE_NS + (0 if self.on_gpu else round(item.bytes / _MADE_BYTES_PER_NS))
@@ -246,27 +217,15 @@ class _Builder:
         self, name: str, category: str, lane: tuple[Any, ...], dur: int, caller: int, tid: int, inputs: Arguments,
         args: Callable[[], dict[str, Any]] = dict, comm: dict[str, Any] | None = None, after: Iterable[int] = (),
         ready: int = 0,
-    ) -> int:  # fmt: skip
-        launch, number = self.ids + 1, self.ids + 2
-        self.ids = number
-        correlation = len(self.runtime) + 1
-        self.runtime.append(Launch(launch, self.now, tid, correlation, caller))
-        self.now += LAUNCH_NS
-        free, last = self.busy.get(lane, (0, -1))
-        begin = max(self.now, free, ready)
-        dur = self.times.get(number, dur)
+    ) -> None:  # fmt: skip
         device = max(int(self.source.gpu.device[0]), 0)
         stream = _COMM_STREAM if lane[0] == "comm" else int(lane[1])
-        self.nodes.append(MadeNode(
-            number, name, caller, tensors=(inputs, None), begin=begin, dur=dur, own=dur, comm=comm, category=category,
-            stream=stream, device=device, correlation=correlation, args=args,
-        ))  # fmt: skip
-        self.edges.add((launch, number, "launch"))
-        if last >= 0:
-            self.edges.add((last, number, "stream"))
+        dur = self.times.get(self.ids + 2, dur)
+        last, number = self.event(
+            name, category, lane, dur, caller, tid, ready=ready, tensors=(inputs, None), comm=comm, stream=stream,
+            device=device, args=args,
+        )  # fmt: skip
         self.edges |= {(other, number, "event") for other in (*after, *self.joins.pop(lane, ())) if other != last}
-        self.busy[lane] = (begin + dur, number)
-        return number
 
     # ---- communication ----
 
@@ -281,9 +240,9 @@ class _Builder:
             called, issuing, argument = _FUNCTIONAL[item.kind]
             how: tuple[Any, str] = (len(group), "Int") if argument is None else (argument, "String")
             inputs = _arguments([tensor, how[0], name], [shape, [], []], [kind, how[1], "String"])
-            outer = self._node(f"_c10d_functional::{called}", parent, 1, (inputs, None))
+            outer = self.node(f"_c10d_functional::{called}", parent, 1, (inputs, None))
         issued = self._issued(item, tensor, kind)
-        issue = self._node(issuing, parent if outer is None else outer.id, 1, (issued, None))
+        issue = self.node(issuing, parent if outer is None else outer.id, 1, (issued, None))
         self.now += _ISSUE_NS
         end, run = self._run(item, issue.id, own, self._metadata(item, group, name))
         issue.close(begin, self.now, self.now - begin)
@@ -295,7 +254,7 @@ class _Builder:
         else:
             self._finish(end, run)
         if item.functional:
-            wait = self._node("_c10d_functional::wait_tensor", parent, 1, (own, None))
+            wait = self.node("_c10d_functional::wait_tensor", parent, 1, (own, None))
             self._reads(wait.id)
             wait.close(self.now, self.now + 1000, 1000)
             self.now += 1000
@@ -312,7 +271,7 @@ class _Builder:
             return self.busy[lane]
         received = item.kind == "recv"
         lane = ("host", received)
-        node = self._node(f"gloo:{_GLOO.get(item.kind, item.kind)}", issue, _COMM_THREAD + received, (own, None))
+        node = self.node(f"gloo:{_GLOO.get(item.kind, item.kind)}", issue, _COMM_THREAD + received, (own, None))
         begin = max(self.now, self.busy.get(lane, (0, -1))[0])
         node.close(begin, begin + dur, dur)
         node.comm = comm

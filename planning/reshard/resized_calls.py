@@ -12,14 +12,14 @@ from typing import Any, Literal
 import orjson
 
 from ...trace.index import CallIndex
-from ..measure.reader import recorded_calls
-from ..measure.recorded_calls import RecordedCall, TensorArg, resized
+from ..measure.recorded_calls import RecordedCall, TensorArg, recorded_calls, resized
 from .derivation import Derivation
 from .items import RecordedOp
 from .made_records import NodeTensors
 from .model import PRODUCTS
-from .step_calls import Call, is_tensor, tensor_values
+from .step_calls import Call, is_tensor
 
+Side = Literal["inputs", "outputs"]
 _TENSOR = re.compile(r"Tensor\(")
 _MOST = 1 << 15  # at most this many calls are cached (about 1 kB per call)
 
@@ -72,14 +72,12 @@ class ResizedCalls:
 
     def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
         recorded = self._recorded.get(call.index)
-        given, made = (self._new_sizes(item, call, side) for side in ("inputs", "outputs"))
+        given, made = (self.new_sizes(item, call, side) for side in ("inputs", "outputs"))
         if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
             return None
         return resized(recorded, given, made)
 
-    def _side(
-        self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"], made: RecordedCall | None
-    ) -> orjson.Fragment | None:
+    def _side(self, item: RecordedOp, call: Call, side: Side, made: RecordedCall | None) -> orjson.Fragment | None:
         given = call.record.get(side)
         if given is None:
             return None
@@ -87,7 +85,7 @@ class ResizedCalls:
         if made is not None:
             tensors = iter(made.tensors if side == "inputs" else made.results)
         else:
-            tensors = iter(self._new_sizes(item, call, side))
+            tensors = iter(self.new_sizes(item, call, side))
         rows, numbers = list[tuple[Any, Any, Any]](), made.args if made is not None and side == "inputs" else ()
         steps = given.get("strides") or [None] * len(given["values"])
         for place, (value, shape, kind, step) in enumerate(
@@ -103,22 +101,17 @@ class ResizedCalls:
         found = {"values": values, "shapes": shapes, "types": given["types"]}
         return orjson.Fragment(orjson.dumps(found | {"strides": strides} if "strides" in given else found))
 
-    def _new_sizes(self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"]) -> list[list[int]]:
+    def new_sizes(self, item: RecordedOp, call: Call, side: Side) -> list[list[int]]:
         shapes = call.input_shapes if side == "inputs" else call.output_shapes
         new = [self._shape(shape, item.changed) for shape in shapes]
         if item.shard is None:
             return new
-        storages = [value[1] for value in tensor_values(call.record.get(side))]
+        storages = [value[1] for value in call.tensors(side)]
         known = item.divided is not None and len(storages) == len(new)
         return [
             item.shard.of(sizes) if sizes and (not known or storages[at] in (item.divided or ())) else sizes
             for at, sizes in enumerate(new)
         ]
-
-    def sizes(
-        self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"] = "inputs"
-    ) -> list[tuple[int, ...]]:
-        return [tuple(sizes) for sizes in self._new_sizes(item, call, side)]
 
     def _shape(self, shape: Sequence[int], changed: Mapping[int, int]) -> list[int]:
         _, known = self._sizes.setdefault(id(changed), (changed, {}))  # `changed` stays alive, so its id is not reused

@@ -17,9 +17,18 @@ from ...trace.errors import UsageError
 from ...trace.trace import Trace
 from ..reshape.shapes.followed_calls import Shapes
 from .model import ACCUMULATE
-from .passes import last_step
-from .recorded_job import recorded_issues
-from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, read_step, step_window, tensor_values, walked
+from .step_calls import (
+    SUM,
+    SUM_IN_PLACE,
+    VIEWS,
+    Call,
+    last_step,
+    read_step,
+    recorded_issues,
+    step_window,
+    tensor_values,
+    walked,
+)
 
 _MESSAGES = {"c10d::send": True, "c10d::recv_": False}
 
@@ -111,7 +120,7 @@ def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -
 
 def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[StageMessage]:
     calls = trace.calls
-    issues = list(recorded_issues(trace, *step_window(trace, step)))
+    issues = recorded_issues(trace, *step_window(trace, step))
     issued = [call for call in issues if trace.names[calls.name[call]] in _MESSAGES]
     values = [record.inputs.values for record in call_records(trace, calls.source[np.array(issued, np.int64)])]
     peers = [given[2] for given in values if len(given) > 2 and type(given[2]) is int]
@@ -157,7 +166,7 @@ class _Naming:
     def follow(self, call: Call, around: frozenset[int] = frozenset()) -> None:
         self._time += 1
         begin, given, storages = self._time, set[int](), set[int]()
-        for value in tensor_values(call.record.get("inputs")):
+        for value in call.tensors("inputs"):
             given.add(value[0])
             storages.add(value[1])
             self.rename(value)
@@ -165,7 +174,7 @@ class _Naming:
         for child in call.children:
             self.follow(child, taken)
         self._time += 1
-        for value in tensor_values(call.record.get("outputs")):
+        for value in call.tensors("outputs"):
             number, storage = value[:2]
             if number not in taken and self._seen.get(number, -1) < begin:
                 self._tensors[number] = next(self._numbers)
@@ -210,7 +219,7 @@ def _divide(found: StageStep, calls: Sequence[Call], parts: int, *, last: bool) 
             continue
         found.forward[k].append(call)
         sequences |= dict.fromkeys((one.sequence for one in call.walk() if one.sequence >= 0), k)
-        numbers = {value[0] for value in tensor_values(call.record.get("outputs")) if value[3] == 1}
+        numbers = {value[0] for value in call.tensors("outputs") if value[3] == 1}
         made_in |= dict.fromkeys(numbers - set(call.tensor_ids("inputs")), k)
         if call.row in place:
             ahead, behind = max(ahead, place[call.row] + 1), False
@@ -288,7 +297,7 @@ _DETACHES = ("detach", "aten::detach", "aten::detach_")
 def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
     """Return whether a backward call accumulates a gradient that is sent, detaches an output, or allocates memory."""
     if ACCUMULATE in call.name:
-        return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
+        return any(value[1] in back for one in call.walk() for value in one.tensors("outputs"))
     allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))
     return call.name == "aten::detach_" or allocates
 
@@ -296,10 +305,10 @@ def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
 def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
     """Make gradient sums in-place again. Autograd added out of place only because the schedule held the gradient."""
     for child in call.children:
-        values = list(tensor_values(child.record.get("inputs")))
+        values = list(child.tensors("inputs"))
         if child.name == SUM.name and values and values[0][0] in arrived:
             child.name, child.schema = SUM_IN_PLACE
-            for made in tensor_values(child.record.get("outputs")):
+            for made in child.tensors("outputs"):
                 identify(made, values[0], same)
 
 
@@ -320,7 +329,7 @@ def _without(calls: Sequence[Call], leaves: Callable[[Call], bool], found: Stage
             continue
         found.dropped |= {one.row for one in call.walk()}
         for one in call.walk():
-            given, made = (list(tensor_values(one.record.get(side))) for side in ("inputs", "outputs"))
+            given, made = (list(one.tensors(side)) for side in ("inputs", "outputs"))
             if one.name in _DETACHES and given and made:
                 identify(made[0], given[0], found.same)
     return kept

@@ -1,9 +1,12 @@
-"""Read the calls of a recorded step as a tree, without communication and without distributed-tensor wrappers."""
+"""Read the calls of a recorded step as a tree, without communication and without distributed-tensor wrappers.
+
+`split_step` splits a step into forward and backward passes, one pair per microbatch if gradients are accumulated.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -14,7 +17,7 @@ import numpy.typing as npt
 
 from ...schemas.execution_trace.arguments import CallRecord, call_records
 from ...trace.brief import brief
-from ...trace.columns import distinct, matching
+from ...trace.columns import IntColumn, distinct, matching
 from ...trace.conventions import PROFILER_STEP
 from ...trace.errors import UsageError
 from ...trace.index import CallIndex
@@ -31,6 +34,7 @@ COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
     r"|(?:gloo|mpi|ucc|nccl):.*|record_param_comms|FSDP::.*|torch::distributed::reducer.*"
 )
+_ISSUE = re.compile(r"c10d::(?!barrier|monitored)\w+")
 _SUBCLASS = "PythonSubclass"
 # These calls convert between distributed and local tensors, and are replaced by their callees.
 _WRAPPERS = re.compile(
@@ -92,8 +96,12 @@ class Call:
     def backward(self) -> bool:
         return self.name.startswith(_BACKWARD)
 
+    def tensors(self, side: str) -> Iterator[list[Any]]:
+        """Yield all tensors among the "inputs" or "outputs", as in an ET."""
+        return tensor_values(self.record.get(side))
+
     def tensor_ids(self, side: str) -> list[int]:
-        return [tensor_value[0] for tensor_value in tensor_values(self.record.get(side))]
+        return [value[0] for value in self.tensors(side)]
 
     @cached_property
     def input_shapes(self) -> list[Shape]:
@@ -236,6 +244,17 @@ def step_window(trace: Trace, step: int | None) -> tuple[int, int]:
     return int(calls.ts[chosen]), int(calls.end[chosen])
 
 
+def calls_named(trace: Trace, fits: Callable[[str], object], begin: int, end: int) -> IntColumn:
+    """Return the calls in a time range that have a name accepted by `fits`, in the order of their start."""
+    calls = trace.calls
+    return np.flatnonzero(matching(calls.name, trace.names, fits) & (calls.ts >= begin) & (calls.end <= end))
+
+
+def recorded_issues(trace: Trace, begin: int, end: int) -> list[CallIndex]:
+    """Return the calls in a time range that issue communication, without barriers."""
+    return list(map(CallIndex, calls_named(trace, _ISSUE.fullmatch, begin, end).tolist()))
+
+
 def _sides(record: CallRecord) -> dict[str, Any]:
     sides = {"inputs": record.inputs, "outputs": record.outputs}
     return {name: side.as_object() for name, side in sides.items() if side.whole}
@@ -302,4 +321,77 @@ def _pruned_side(side: dict[str, Any], places: Sequence[int], count: int) -> dic
                     found[key][at] = f"{outer}[{','.join(kinds[k] for k in places)}]"
                 elif isinstance(given, (list, tuple)) and len(given) == count:
                     found[key][at] = [given[k] for k in places]
+    return found
+
+
+@dataclass
+class RecordedStep:
+    before: list[Call] = field(default_factory=list)
+    passes: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
+    after: list[Call] = field(default_factory=list)  # calls after the last backward pass and before the optimizer step
+    steps: list[Call] = field(default_factory=list)
+
+    __repr__ = brief
+
+
+_STEP = "Optimizer.step"
+_SEED = "aten::ones_like"  # at the start of backward, this call creates the gradient of the loss
+
+
+def split_step(top: Sequence[Call]) -> RecordedStep:
+    """Split the topmost calls of a step into passes.
+
+    Autograd calls belong to a backward pass. Calls between them are another forward pass if later backward calls have
+    the same sequence numbers; otherwise they belong to the same backward pass.
+    """
+    top = last_step(top)
+    found = RecordedStep(steps=[call for call in top if call.name.startswith(_STEP)])
+    places = [at for at, call in enumerate(top) if call.backward]
+    if not places:  # this is inference
+        operators = [call for call in top if call.operator and call not in found.steps]
+        found.before = [call for call in top if not call.operator]
+        found.passes = [(operators, [])] if operators else []
+        return found
+    found.before = [call for call in top[: places[0]] if not call.operator]
+    later = _sequences_from(top)
+    forward, backward = [call for call in top[: places[0]] if call.operator], list[Call]()
+    at = places[0]
+    while at <= places[-1]:
+        end = at
+        while end <= places[-1] and not top[end].backward:
+            end += 1
+        between = [call for call in top[at:end] if call.operator]
+        if any(call.sequence in later[end] for call in walked(between) if call.sequence >= 0):
+            found.passes.append((forward, backward))
+            forward, backward = between, []
+        else:
+            backward += between
+        backward.append(top[end])
+        at = end + 1
+    found.passes.append((forward, backward))
+    for before, behind in found.passes:
+        if before and before[-1].name == _SEED:
+            behind.insert(0, before.pop())
+    found.after = [call for call in top[places[-1] + 1 :] if call not in found.steps]
+    return found
+
+
+def last_step(top: Sequence[Call]) -> Sequence[Call]:
+    """Return the calls of the last complete training step, if there are several steps."""
+    end = max((at for at, call in enumerate(top) if call.name.startswith(_STEP)), default=len(top))
+    inner = [at for at, call in enumerate(top) if call.backward and at < end]
+    before_it = [at for at, call in enumerate(top[: inner[-1] + 1 if inner else 0]) if call.name.startswith(_STEP)]
+    return top[before_it[-1] + 1 :] if before_it and inner else top
+
+
+def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:
+    """For each call, return the sequence numbers of the run of backward calls that starts there; empty if none does."""
+    found: list[frozenset[int]] = [frozenset()] * (len(top) + 1)
+    run = set[int]()
+    for at in range(len(top) - 1, -1, -1):
+        if top[at].backward:
+            run |= {call.sequence for call in top[at].walk() if call.sequence >= 0}
+            if at == 0 or not top[at - 1].backward:
+                found[at] = frozenset(run)
+                run = set()
     return found

@@ -1,7 +1,7 @@
 """Read the model of a recorded step. `read_model` performs these steps in order:
 
 1. `_Recorded`: follow the shapes through the whole trace (`Shapes`), select the calls of one step, and split them into
-   passes (`passes.py`). Set aside calls that DDP or FSDP added, because the new layout adds such calls as needed.
+   passes (`split_step`). Set aside calls that DDP or FSDP added, because the new layout adds such calls as needed.
 2. Find the parameters (`weights.py`), then the batch: the most frequent first extent in layer data (`find_batches`).
 3. Find buffers and frozen weights (`buffers.py`), blocks (`blocks.py`) and FSDP units (`wraps.py`).
 4. Find the units of the first pass, their backward calls, and the same units in the other passes (`units.py`).
@@ -20,7 +20,11 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
+from ...trace.columns import matching
 from ...trace.errors import UsageError
+from ...trace.index import CallIndex
 from ...trace.trace import Trace
 from ..reshape.shapes.extents import Extents
 from ..reshape.shapes.followed_calls import Shapes, shapes_of
@@ -36,12 +40,11 @@ from .buffers import (
     without_sink,
 )
 from .clipping import whole_gradients
-from .experts import find_layers, joined_places
+from .experts import CHOOSES, find_layers, joined_places
 from .items import Shard
 from .layout import Layout
 from .model import Buffer, Model, RecordedWrap, Unit, Weights, Wrap
-from .passes import RecordedStep, split_step
-from .step_calls import Call, check_eager, read_step, step_window, walked
+from .step_calls import Call, RecordedStep, check_eager, read_step, split_step, step_window, walked
 from .units import alive_after, assign_backward, assign_gradients, cut_units, further_pass, relate_loss
 from .weights import find_weights, relate_gathered
 from .wraps import boundaries, recorded_wraps
@@ -261,3 +264,79 @@ def _part_of_batch(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
             for part in parts:
                 extents.same(joined[0], part)
     return extents.root(joined[0])
+
+
+_MARKS = {
+    "fsdp": ("FSDP::", "fsdp::"),
+    "fsdp1": ("FullyShardedDataParallel",),
+    "tp": ("Redistribute", "_ToTorchTensor"),
+    "pp": ("c10d::send", "c10d::recv_", "gloo:send", "gloo:recv", "nccl:send", "nccl:recv"),
+    "dp": ("DistributedDataParallel.forward", "torch::distributed::reducer"),
+}
+
+
+def recorded_layout(traces: Sequence[Trace]) -> Layout:
+    """Detect the layout of a recorded job.
+
+    DTensor wrappers indicate tensor parallelism; calls of the DDP reducer or FSDP indicate data parallelism. A job with
+    point-to-point messages is a pipeline. It has one stage per rank, or per member of the most widely spread group.
+    """
+    trace = traces[0]
+    names = set(trace.names)
+    if any(name.startswith("c10d::alltoall") for name in names) and not CHOOSES.isdisjoint(names):
+        raise _refused(trace, "experts sharded over ranks (all-to-all of tokens)")
+    found = {kind for kind, marks in _MARKS.items() if any(name.startswith(marks) for name in names)}
+    world = trace.world_size or 1
+    if world == 1:
+        return Layout()
+    if "fsdp1" in found:
+        raise _refused(trace, "FSDP1")
+    if "pp" in found:
+        if "fsdp" in found:
+            raise _refused(trace, "FSDP within a pipeline")
+        return _of_pipeline(trace, world, divided="tp" in found)
+    if "fsdp" in found:
+        shards = _gathered_from(trace) or world
+        if world % shards or (shards != world and "tp" not in found):
+            raise _refused(trace, f"FSDP over {shards} of {world} ranks")
+        return Layout(tp=world // shards, dp=shards, zero=3)
+    if "tp" not in found:
+        return Layout(dp=world)
+    sizes = {len(ranks) for ranks in trace.process_groups.values() if len(ranks) > 1}
+    if "dp" not in found or len(sizes) < 2:
+        return Layout(tp=world)
+    tp = min(sizes)
+    return Layout(tp=tp, dp=world // tp)
+
+
+def _of_pipeline(trace: Trace, world: int, *, divided: bool) -> Layout:
+    rank = trace.rank or 0
+    groups = [ranks for ranks in trace.process_groups.values() if 1 < len(ranks) < world and rank in ranks]
+    if not groups:
+        return Layout(pp=world)
+    strides = {max(ranks) - min(ranks): len(ranks) for ranks in groups}
+    stages = strides[max(strides)]
+    tp = strides[min(strides)] if divided and len(strides) > 1 else 1
+    if world % (stages * tp):
+        raise _refused(trace, f"groups of {stages} and {tp} ranks of {world}")
+    return Layout(tp=tp, dp=world // (stages * tp), pp=stages)
+
+
+def _refused(trace: Trace, what: str) -> UsageError:
+    return UsageError(
+        f"{trace.file}: recorded with {what}, which is not supported; "
+        "give a recording of one rank, of tensor- or data-parallel ranks, or of a pipeline"
+    )
+
+
+def _gathered_from(trace: Trace) -> int:
+    """Return the number of ranks that FSDP2 gathers parameters from; 0 if no gathers are recorded."""
+    calls, names = trace.calls, trace.names
+    gathers = matching(calls.name, names, lambda name: name.startswith("c10d::_allgather_base_"))
+    for call in np.flatnonzero(gathers).tolist():
+        above = int(calls.parent[call])
+        signature = trace.signature_of(CallIndex(call))
+        if above >= 0 and names[calls.name[above]].startswith("FSDP::all_gather") and signature is not None:
+            whole, part = (tensor.numel for tensor in signature.tensors[:2])
+            return whole // max(part, 1)
+    return 0

@@ -22,6 +22,7 @@ from math import prod
 import numpy as np
 
 from ...schemas.execution_trace.arguments import call_records
+from ...trace.columns import matching
 from ...trace.dtypes import itemsize
 from ...trace.errors import UsageError
 from ...trace.trace import Trace
@@ -45,7 +46,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     memory: dict[int, int] = {}  # for each tensor number, its storage
     ended: list[list[int]] = []
     begin = next((place for place, call in enumerate(forward) if weights.takes(call)), 0)
-    given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])
+    given = (list(call.tensors("inputs")) for call in forward[begin:])
     data = next((values for values in given if any(weights.of(value) is None for value in values)), [])
     for value in data[:1]:  # the first call that has inputs other than parameters
         if weights.of(value) is None:
@@ -54,7 +55,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
     for place, call in enumerate(forward):
         for inner in call.walk():
             taken, storages = set[int](), set[int]()
-            for value in tensor_values(inner.record.get("inputs")):
+            for value in inner.tensors("inputs"):
                 storages.add(value[1])
                 number = alias.get(value[0], value[0])
                 if number not in lives and number not in outside and made_in.get(value[1], [])[1:] == value[2:4]:
@@ -64,7 +65,7 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
                     outside.add(number)
                 elif number != value[0] or memory.get(number, value[1]) == value[1]:
                     lives[number][1] = place
-            for value in tensor_values(inner.record.get("outputs")):
+            for value in inner.tensors("outputs"):
                 number = alias.get(value[0], value[0])
                 known = number in taken or (number in lives and lives[number][0] == place)
                 if weights.of(value) is not None:
@@ -85,8 +86,8 @@ def alive_after(trace: Trace, forward: Sequence[Call], weights: Weights) -> list
 
 def _aliases(trace: Trace) -> dict[int, int]:
     alias: dict[int, int] = {}
-    codes = [code for code, name in enumerate(trace.names) if COMMUNICATES.fullmatch(name)]
-    for record in call_records(trace, np.flatnonzero(np.isin(trace.nodes.name, codes))):
+    communicates = matching(trace.nodes.name, trace.names, COMMUNICATES.fullmatch)
+    for record in call_records(trace, np.flatnonzero(communicates)):
         sides = [[tensor[0] for tensor in tensor_values(side.values)] for side in (record.inputs, record.outputs)]
         if sides[0] and sides[1] and sides[0][0] != sides[1][0]:
             alias.setdefault(sides[1][0], alias.get(sides[0][0], sides[0][0]))
@@ -269,7 +270,7 @@ def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: 
     """Find the parameter for the gradient that the call writes or copies. The last match wins: memory is reused."""
     for inner in reversed(list(call.walk())):
         for side in ("outputs", "inputs"):
-            for value in tensor_values(inner.record.get(side)):
+            for value in inner.tensors(side):
                 owner = known.get((value[1], value[2]))
                 if owner is not None and prod(extents.sizes(owner.shape)) == value[3]:
                     return owner
@@ -277,7 +278,7 @@ def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: 
 
 
 def _reduced(call: Call, gathered: Sequence[RecordedWrap], model: Model) -> Parameter | None:
-    storages = {value[1] for inner in call.walk() for value in tensor_values(inner.record.get("inputs"))}
+    storages = {value[1] for inner in call.walk() for value in inner.tensors("inputs")}
     best: tuple[int, Parameter] | None = None
     for unit in gathered:
         for ts, reduced in unit.gradients:

@@ -154,7 +154,7 @@ def make_whole(call: Call, owner: Parameter | Lists, weights: Weights, shapes: S
         return tuple(tuple(map(whole, given, lists.get(len(given), (own,) * len(given)))) for given in arguments)
 
     for inner in call.walk():
-        values = [value for name in ("inputs", "outputs") for value in tensor_values(inner.record.get(name))]
+        values = [value for name in ("inputs", "outputs") for value in inner.tensors(name)]
         known = (entries[value[1], value[2]] for value in values if (value[1], value[2]) in entries)
         own = owner if isinstance(owner, Parameter) else next(known, None)
         inner.inputs, inner.results = side(inner.inputs, own), side(inner.results, own)
@@ -192,15 +192,15 @@ def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
 
     def visit(call: Call) -> None:
         for given in given_tensors(call):
-            numel = next((v[3] for v in tensor_values(call.record.get("inputs")) if v[0] == given.number), 0)
+            numel = next((v[3] for v in call.tensors("inputs") if v[0] == given.number), 0)
             known = found.get(given.storage, {})
             skipped = given.storage in made or (known and given.number in views)
             if not skipped and (given.offset not in known or numel > known[given.offset][0]):
                 found.setdefault(given.storage, {})[given.offset] = numel, given
         for child in call.children:
             visit(child)
-        own = {value[1] for value in tensor_values(call.record.get("inputs"))}
-        for value in tensor_values(call.record.get("outputs")):
+        own = {value[1] for value in call.tensors("inputs")}
+        for value in call.tensors("outputs"):
             (views if value[1] in own else made).add(value[0] if value[1] in own else value[1])
 
     for call in forward:
@@ -232,7 +232,7 @@ def _owners(step: Call, owner_of: OwnerOf) -> Iterator[tuple[Call, Parameter | N
     waiting: list[Call] = []
     for child in step.children:
         waiting.append(child)
-        first = next(tensor_values(child.record.get("inputs")), None)
+        first = next(child.tensors("inputs"), None)
         on_lists = any(len(tensors) > 1 for tensors in child.inputs)
         owner = None if first is None else owner_of(first)
         if on_lists or owner is not None:
@@ -328,9 +328,7 @@ def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
     for _, owned in weights.optimizer:
         for call, owner in owned:
             if owner is not None:
-                rows: list[tuple[Sequence[int], Parameter]] = [
-                    (value, owner) for value in tensor_values(call.record.get("inputs"))
-                ]
+                rows: list[tuple[Sequence[int], Parameter]] = [(value, owner) for value in call.tensors("inputs")]
             else:
                 known = weights.lists_of(call)
                 lists = [values for values in lists_in(call) if len(values) in known]
@@ -340,6 +338,6 @@ def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
                 if same_size and value[1] not in weights.by_storage and value[1] not in made:
                     found.setdefault((value[1], value[2]), parameter)
             for inner in call.walk():
-                own = {value[1] for value in tensor_values(inner.record.get("inputs"))}
-                made |= {value[1] for value in tensor_values(inner.record.get("outputs"))} - own
+                own = {value[1] for value in inner.tensors("inputs")}
+                made |= {value[1] for value in inner.tensors("outputs")} - own
     return found

@@ -18,15 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from ...schemas.execution_trace.arguments import call_records
 from ...trace.errors import UsageError
 from ...trace.trace import Trace
 from .items import CommOp, CommWait, Item, Shard, SyntheticOp
 from .layout import Layout
 from .model import ACCUMULATE, Model, Parameter, RecordedWrap, Unit, Weights, Wrap
-from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, tensor_values, walked
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, calls_named, tensor_values, walked
 
 if TYPE_CHECKING:
     from .derivation import Derivation
@@ -40,9 +38,7 @@ _COPY_IN, _COPY_OUT, _CHUNK_CAT = "fsdp::all_gather_copy_in", "fsdp::split_with_
 
 def recorded_wraps(trace: Trace, begin: int, end: int) -> list[RecordedWrap]:
     calls, names = trace.calls, trace.names
-    codes = [code for code, name in enumerate(names) if name.startswith((_COPY_IN, _COPY_OUT, _CHUNK_CAT))]
-    chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
-    chosen = chosen[np.argsort(calls.ts[chosen], kind="stable")]
+    chosen = calls_named(trace, lambda name: name.startswith((_COPY_IN, _COPY_OUT, _CHUNK_CAT)), begin, end)
     found: dict[str, RecordedWrap] = {}
     for call, record in zip(chosen.tolist(), call_records(trace, calls.source[chosen]), strict=True):
         unit = found.setdefault(label := _label(trace, call), RecordedWrap(label))
@@ -100,7 +96,7 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
         for unit in reversed(one.units):
             label = label_of.get(unit.number, "")
             for call in walked(unit.backward):
-                storages = [value[1] for value in tensor_values(call.record.get("inputs"))]
+                storages = [value[1] for value in call.tensors("inputs")]
                 sums = call.name == SUM_IN_PLACE.name and bool(storages)
                 key = label, storages[0] if sums else -1
                 if sums and key not in read and key[1] in made and made[key[1]][1] not in ("", label):
@@ -112,14 +108,14 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
                         found.add(call.row)
                     storages = storages[1:]
                 elif call.operator and call.name.startswith("aten::"):
-                    made |= {value[1]: (call, label) for value in tensor_values(call.record.get("outputs"))}
+                    made |= {value[1]: (call, label) for value in call.tensors("outputs")}
                 read |= {(label, storage) for storage in storages}
     return found
 
 
 def chosen_wraps(model: Model, wanted: str | None, sizes: Callable[[Parameter], Sequence[int]]) -> list[Wrap]:
     if wanted is None:
-        everything = [parameter.number for parameter in model.every_parameter]
+        everything = [parameter.number for parameter in model.weights.every]
         return model.wraps or model.blocks or [Wrap("", everything, (0, len(model.units) - 1))]
     if wanted in ("each", "") or wanted.isdecimal():
         least = int(wanted) if wanted.isdecimal() else 0
@@ -131,7 +127,7 @@ def chosen_wraps(model: Model, wanted: str | None, sizes: Callable[[Parameter], 
     else:
         found = _of_modules(model, wanted)
     taken = {number for wrap in found for number in wrap.parameters}
-    root = [parameter.number for parameter in model.every_parameter if parameter.number not in taken]
+    root = [parameter.number for parameter in model.weights.every if parameter.number not in taken]
     return [*([Wrap("", root, (0, len(model.units) - 1))] if root else []), *found]
 
 
@@ -173,7 +169,7 @@ def candidates(model: Model) -> str:
         read = {parameter.number for parameter in model.weights.read(call)}
         for module in _modules_around(model, call) if read else ():
             numbers.setdefault(_class_of(module), {}).setdefault(module, set()).update(read)
-    sizes = {parameter.number: model.elements([parameter]) for parameter in model.every_parameter}
+    sizes = {parameter.number: model.elements([parameter]) for parameter in model.weights.every}
     largest = {name: max(sum(sizes[n] for n in own) for own in modules.values()) for name, modules in numbers.items()}
     repeated = sorted((name for name in largest if len(numbers[name]) > 1), key=lambda name: -largest[name])
     if repeated:
@@ -193,7 +189,7 @@ class _Group(NamedTuple):
 
 
 def _by_dtype(derivation: Derivation, wrap: Wrap, *, reduced: bool = False) -> Iterator[_Group]:
-    by_number = {parameter.number: parameter for parameter in derivation.model.every_parameter}
+    by_number = {parameter.number: parameter for parameter in derivation.model.weights.every}
     shard = Shard(derivation.layout.dp, 0, flat=False)
     found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
     for parameter in (by_number[number] for number in wrap.parameters):
@@ -251,7 +247,7 @@ def late_units(units: Sequence[Unit], wraps: Sequence[Wrap], weights: Weights, r
     takes = set[Wrap | None]()
     for place, call in enumerate(calls):
         wrap_here = wrap_of.get(place)
-        given, new = ({value[1] for value in tensor_values(call.record.get(side))} for side in ("inputs", "outputs"))
+        given, new = ({value[1] for value in call.tensors(side)} for side in ("inputs", "outputs"))
         new -= given if call.name in VIEWS else set()
         of_others = given & made.keys()
         if any(made[storage] is not wrap_here for storage in of_others):

@@ -5,13 +5,12 @@ analysis.device_gaps, analysis.device_memory, analysis.event_frames, analysis.ev
 analysis.experts, analysis.findings.builtin, analysis.findings.case, analysis.findings.communication_findings,
 analysis.findings.eager_attention, analysis.findings.find, analysis.findings.finding, analysis.findings.fusable,
 analysis.findings.host, analysis.findings.host_work, analysis.findings.layouts, analysis.findings.like_work,
-analysis.findings.memory_use, analysis.findings.module_paths, analysis.findings.places, analysis.findings.precision,
-analysis.findings.pricing, analysis.findings.products, analysis.findings.proofs, analysis.findings.rank_times,
-analysis.findings.ranks_of_case, analysis.findings.recording_gaps, analysis.findings.serving_findings,
-analysis.findings.small_operators, analysis.findings.step_outliers, analysis.findings.stragglers,
-analysis.findings.trace_changes, analysis.findings.work_items, analysis.flops, analysis.job_diff,
-analysis.job_summary, analysis.kernel_peaks, analysis.launch_queues, analysis.modules, analysis.operator_outputs,
-analysis.operators, analysis.origins, analysis.place_diff, analysis.sequences, analysis.serving,
+analysis.findings.memory_use, analysis.findings.places, analysis.findings.precision, analysis.findings.products,
+analysis.findings.proofs, analysis.findings.rank_times, analysis.findings.recording_gaps,
+analysis.findings.serving_findings, analysis.findings.small_operators, analysis.findings.step_outliers,
+analysis.findings.stragglers, analysis.findings.trace_changes, analysis.findings.work_items, analysis.flops,
+analysis.job_diff, analysis.job_summary, analysis.kernel_peaks, analysis.launch_queues, analysis.modules,
+analysis.operator_outputs, analysis.origins, analysis.place_diff, analysis.sequences, analysis.serving,
 analysis.serving_steps, analysis.storages, analysis.summary, analysis.top, analysis.trace_diff.
 """
 

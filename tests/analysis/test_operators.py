@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from captured import capture_events, encode, replay_events
-from etplus.analysis.modules import ModuleRow, module_class, module_table
-from etplus.analysis.operators import operator_table
+from etplus.analysis.modules import ModuleRow, module_class, module_table, operator_table
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.tables import OP

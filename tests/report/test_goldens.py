@@ -1,8 +1,7 @@
 """Pages and texts are, line by line, what they were when last looked at (tests/goldens.py).
 
-They cover report.analysis_screen, report.diff_text, report.finding_cards, report.findings_text, report.flame,
-report.job_page, report.job_timeline, report.packed, report.page_columns, report.part_report, report.path_table,
-report.report_html, report.report_text, report.timeline_tiles, report.timeline, report.timeline_lanes, report.top_text.
+They cover report.analysis_screen, report.diff_text, report.findings_text, report.flame, report.packed,
+report.part_report, report.report_html, report.report_text, report.timeline, report.timeline_lanes, report.top_text.
 """
 
 import pytest

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from etplus import Job, link
-from etplus.report import job_page
-from etplus.report.job_page import large_job_html, ranks_html
+from etplus.report import report_html as pages
+from etplus.report.report_html import large_job_html, ranks_html
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from made_jobs import Job as MadeJob
@@ -26,8 +26,8 @@ def ranks() -> list[Trace]:
 
 
 def test_a_large_job_shows_some_ranks_and_numbers_of_all(ranks: list[Trace], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_page, "SHOWN", 3)
-    monkeypatch.setattr(job_page, "_OTHER_ROWS", 4)
+    monkeypatch.setattr(pages, "SHOWN", 3)
+    monkeypatch.setattr(pages, "_OTHER_ROWS", 4)
     job = Job(ranks)
     page, notes = large_job_html(job)
     data, summary = data_of(page), job.summary()
@@ -56,7 +56,7 @@ def test_a_page_of_a_few_ranks_has_their_findings(ranks: list[Trace], monkeypatc
     data = data_of(page)
     assert data["title"] == "two" and data["warnings"] == list(warnings) and data["findings"]["looked_for"]
     assert data["job"] is not None and [rank["label"] for rank in data["ranks"]] == ["0", "1"]
-    monkeypatch.setattr(job_page, "MOST_RANKS", 1)
+    monkeypatch.setattr(pages, "MOST_RANKS", 1)
     none = data_of(ranks_html(analyses, 2)[0])["findings"]
     assert none["found"] == [] and none["none_reason"].startswith("a page of 2 ranks has no findings")
 
@@ -65,7 +65,7 @@ def test_findings_are_looked_for_with_the_replays_of_whole_traces(
     ranks: list[Trace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(job_page, "cards_of", lambda *given: asked.append(given))
+    monkeypatch.setattr(pages, "cards_of", lambda *given: asked.append(given))
     analyses = [trace.with_(file="a/b c.json").analyze() for trace in ranks[:2]]
     ranks_html(analyses, 2, shells=["x", "y"])
     ranks_html(analyses, 2, output="a/page.html")

@@ -8,8 +8,8 @@ from browser import Page
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
 from etplus.jobs.matching import Matched
-from etplus.report.job_timeline import _collectives, job_timeline, rank_lanes
 from etplus.report.report_html import rank_report, report_html
+from etplus.report.timeline import _collectives, job_timeline, rank_lanes
 from etplus.trace.trace import Trace
 from made_traces import kernel, kineto_of, launch, op
 from pages import rows_of, shown

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from etplus.report.page_columns import _ENDS_MATTER, page_columns
+from etplus.report.part_report import _ENDS_MATTER, page_columns
 from etplus.report.report_html import rank_report
 from support import ROOT
 from traces import GPU_SHAPED, analysis_of

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from browser import Page
 from etplus.analysis.findings import Candidate, Case, Evidence, Finding, Findings, Intervention, Where, find, where_of
-from etplus.report import finding_cards
-from etplus.report.finding_cards import cards_of
-from etplus.report.report_html import rank_report, report_html
+from etplus.report import report_html as pages
+from etplus.report.report_html import cards_of, rank_report, report_html
 from pages import shown
 from traces import GPU_SHAPED, analysis_of
 
@@ -127,26 +126,26 @@ def test_times_of_a_finding_are_on_the_clock_of_its_rank(monkeypatch: pytest.Mon
 
     places = [Where(rank=2, start_ns=100, end_ns=200), Where(start_ns=5), Where(rank=2, kernel="k")]
     made = [Finding("a", "t", where, (), 1, None, (), "inferred", "", "") for where in places]
-    monkeypatch.setattr(finding_cards, "Case", lambda traces, **_: traces)
-    monkeypatch.setattr(finding_cards, "find_findings", lambda _: Findings(tuple(made), None, (), None, 9))
+    monkeypatch.setattr(pages, "Case", lambda traces, **_: traces)
+    monkeypatch.setattr(pages, "find_findings", lambda _: Findings(tuple(made), None, (), None, 9))
     found = cards_of([analysis(1), analysis(2)])["found"]
     assert [one["where"] for one in found] == [
         {"rank": 2, "start_ns": 118, "end_ns": 218, "rows": ()}, {"start_ns": 14, "rows": ()},
         {"rank": 2, "kernel": "k", "rows": ()},
     ]  # fmt: skip
     assert [one["command"] for one in found] == [""] * 3
-    assert finding_cards.cards_of_many(9)["makespan_ns"] == 0
+    assert pages.cards_of_many(9)["makespan_ns"] == 0
 
 
 def test_a_command_that_gains_something_else_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding_cards, "apply_what_ifs", lambda *_: None)
-    monkeypatch.setattr(finding_cards, "replay", lambda *_: SimpleNamespace(makespan_ns=9_000))
+    monkeypatch.setattr(pages, "apply_what_ifs", lambda *_: None)
+    monkeypatch.setattr(pages, "replay", lambda *_: SimpleNamespace(makespan_ns=9_000))
     case: Any = SimpleNamespace(graph=0, constants=0, makespan_ns=10_000, traces=[0, 1], shells="x y")
     finding: Any = SimpleNamespace(gain=SimpleNamespace(replayed_ns=1_000), what_ifs=("kernel*0.5",))
     told = "etplus replay x y --rank-couple --what-if 'kernel*0.5'"
-    assert finding_cards._command(case, finding) == told
+    assert pages._command(case, finding) == told
     case.traces = [0]
-    assert finding_cards._command(case, finding) == told.replace(" --rank-couple", "")
+    assert pages._command(case, finding) == told.replace(" --rank-couple", "")
     for gained, is_told in ((990, False), (991, True), (1_010, True), (1_011, False)):
         finding.gain.replayed_ns = gained
-        assert bool(finding_cards._command(case, finding)) == is_told, gained
+        assert bool(pages._command(case, finding)) == is_told, gained

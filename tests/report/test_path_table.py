@@ -3,7 +3,7 @@
 import pytest
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load as read_trace
-from etplus.report.path_table import PathTable
+from etplus.report.part_report import PathTable
 from etplus.timeline.critical import critical_chain
 from made_traces import kernel, kineto_of, launch, op
 from traces import analysis_of

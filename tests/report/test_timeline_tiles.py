@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from etplus.report import timeline_tiles
-from etplus.report.packed import Field, fields_of, pack, pack_json
-from etplus.report.timeline_tiles import LaneLayout, tiles_of
+from etplus.report import packed
+from etplus.report.packed import Field, LaneLayout, fields_of, pack, pack_json, tiles_of
 from pages import unpacked, unpacked_json
 
 
@@ -27,7 +26,7 @@ def test_numbers_among_all_events() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_a_tile_is_of_one_row(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_tiles, "_TILE", size)
+    monkeypatch.setattr(packed, "_TILE", size)
     events = sorted(
         (lane, depth, at) for lane, depth, count in ((0, 0, 7), (0, 1, 3), (2, 1, 4)) for at in range(count)
     )

@@ -1,6 +1,6 @@
 """Candidates are priced, dropped where they cost nothing, sorted by gain; those of other packages are checked.
 
-Modules: analysis.findings.find, analysis.findings.case, analysis.findings.pricing, analysis.findings.places.
+Modules: analysis.findings.find, analysis.findings.case, analysis.findings.places.
 """
 
 import itertools
@@ -23,11 +23,10 @@ from etplus.analysis.findings import (
     builtin,
     find,
     find_findings,
-    pricing,
     where_of,
 )
-from etplus.analysis.findings.module_paths import place_of
-from etplus.analysis.findings.ranks_of_case import worst_rank
+from etplus.analysis.findings.case import worst_rank
+from etplus.analysis.findings.places import place_of
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
@@ -201,7 +200,7 @@ def test_two_findings_have_a_joint_gain_and_the_most_at_stake_is_replayed_first(
 ) -> None:
     only(candidate("a", 10**9, "op:~aten*0.5"), candidate("b", 10**9, "cpu*0.5"))
     assert len(trace.findings()) == 2 and trace.findings().together is not None
-    monkeypatch.setattr(pricing, "MOST_REPLAYS", 1)
+    monkeypatch.setattr("etplus.analysis.findings.find.MOST_REPLAYS", 1)
     only(candidate("less", 10**8, "cpu*0.5"), candidate("more", 10**9, "cpu*0.5"))
     assert {one.id: one.gain is not None for one in trace.findings()} == {"more": True, "less": False}
 

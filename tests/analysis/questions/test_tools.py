@@ -8,9 +8,8 @@ from typing import Any
 import orjson
 import pytest
 from etplus import Job, diff
-from etplus.analysis.questions.mcp_server import require_mcp, server_for
 from etplus.analysis.questions.served_traces import ServedTraces
-from etplus.analysis.questions.tools import MOST_CHARACTERS, TOOLS, answer, call
+from etplus.analysis.questions.tools import MOST_CHARACTERS, TOOLS, answer, call, require_mcp, server_for
 from etplus.analysis.summary import TABLES, table_of
 from etplus.linker import link
 from etplus.trace.errors import UsageError

@@ -2,8 +2,7 @@
 
 import pytest
 from etplus.analysis.devices import Device
-from etplus.planning.costs.bound import Bound, bound_of, device_of
-from etplus.planning.costs.task import Task
+from etplus.planning.costs.task import Bound, Task, bound_of, device_of
 from etplus.trace.tensors import Tensor
 
 PLAIN = Device(name="plain", tflops={"float32": 1, "float16": 4}, memory_gb_s=100)

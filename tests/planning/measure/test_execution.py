@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from etplus.planning.measure.process import ExecutionError, WorkerProcess
-from etplus.planning.measure.reader import recorded_calls
-from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.measure.recorded_calls import RecordedCall, recorded_calls
 from etplus.trace.trace import Trace
 from recorded_ops import MM, op, scalar, tensor, trace_of
 

@@ -12,10 +12,18 @@ from typing import Any
 import etplus
 import msgspec
 import pytest
-from etplus.planning.measure.lookup import EXECUTED, RECORDED, own_times, shares_of_sources
-from etplus.planning.measure.measured import VERSION, Conditions, Measured, Timing, write_measured
-from etplus.planning.measure.reader import NOT_RECORDED, recorded_calls
-from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.measure.measured import (
+    EXECUTED,
+    RECORDED,
+    VERSION,
+    Conditions,
+    Measured,
+    Timing,
+    own_times,
+    shares_of_sources,
+    write_measured,
+)
+from etplus.planning.measure.recorded_calls import NOT_RECORDED, RecordedCall, recorded_calls
 from etplus.planning.measure.run_program import op_script
 from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import batch_change

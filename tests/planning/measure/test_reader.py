@@ -3,9 +3,15 @@
 from typing import Any
 
 import pytest
-from etplus.planning.measure import reader
-from etplus.planning.measure.reader import NOT_RECORDED, _float, _split, _UncallableError, recorded_calls
-from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.measure.recorded_calls import (
+    NOT_RECORDED,
+    RecordedCall,
+    _Arguments,
+    _float,
+    _split,
+    _UncallableError,
+    recorded_calls,
+)
 from recorded_ops import op, scalar, tensor, trace_of
 
 X = tensor(1, 4, 8)
@@ -82,7 +88,7 @@ def test_what_is_not_as_long_as_its_list() -> None:
     for steps in ([[1, 4]], [[1, 4]] * 3, "12", None):
         assert [one.strides for one in found((*both, steps)).tensors] == [(8, 1), (8, 1)]
     for shapes in ([[4, 8]], [[4, 8]] * 3, "48", 3):
-        read = reader._Arguments("cpu")
+        read = _Arguments("cpu")
         assert read._argument(both[0], shapes, kind, None) == [{"tensor": 0}, {"tensor": 1}]
         assert [one.shape for one in read.tensors] == [(), ()] and {one.device for one in read.tensors} == {"cpu"}
     for given in ((X[0], [2**63, 8], X[2], X[3]), (X[0], [True, 8], X[2], None), (X[0], [4.0, 8], X[2], None)):
@@ -107,7 +113,7 @@ def test_types_of_elements() -> None:
 
 
 def test_so_many_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_MOST_TENSORS", 2)
+    monkeypatch.setattr("etplus.planning.measure.recorded_calls._MOST_TENSORS", 2)
     assert len(found(X, X).tensors) == 2 and found(X, X, X) == "it takes more than 2 tensors"
 
 

@@ -3,8 +3,15 @@
 from typing import Any
 
 import pytest
-from etplus.planning.measure.reader import recorded_calls
-from etplus.planning.measure.recorded_calls import RecordedCall, TensorArg, _moved, _with_shape, dense, resized
+from etplus.planning.measure.recorded_calls import (
+    RecordedCall,
+    TensorArg,
+    _moved,
+    _with_shape,
+    dense,
+    recorded_calls,
+    resized,
+)
 from recorded_ops import mm, op, scalar, tensor, trace_of
 
 

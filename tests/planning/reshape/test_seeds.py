@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from etplus.planning.reshape.reshape import SizeEvidence
 from etplus.planning.reshape.shapes.extents import Extents
-from etplus.planning.reshape.shapes.seeds import SizeEvidence
 from etplus.trace.errors import UsageError
 
 

@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from etplus.planning.reshape.shapes.extents import Extents
-from etplus.planning.reshard.model import Model, Parameter, Unit
+from etplus.planning.reshard.model import Model, Parameter, Unit, Weights
 from etplus.planning.reshard.step_calls import Call
 from etplus.trace.index import CallIndex
 from etplus.trace.tensors import Argument, Signature, Tensor
@@ -56,10 +56,10 @@ class Made:
 
 
 def made_model(made: Made, units: Sequence[Unit], **more: Any) -> Model:
-    parameters = [parameter for unit in units for parameter in unit.parameters]
+    parameters = sorted((p for unit in units for p in unit.parameters), key=lambda one: one.number)
     rest: dict[str, Any] = {
         "trace": None, "before": [], "loss_forward": [], "loss_backward": [], "after": [], "optimizer": [],
-        "batch": -1, "given": (), "parameters": sorted(parameters, key=lambda one: one.number),
+        "batch": -1, "given": (), "parameters": parameters, "weights": Weights(parameters),
     }  # fmt: skip
     return Model(extents=made.extents, units=list(units), **(rest | more))
 

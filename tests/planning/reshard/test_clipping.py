@@ -7,7 +7,7 @@ import pytest
 from etplus.planning.reshard.clipping import _FINITE, Clipping, find_clipping, whole_gradients
 from etplus.planning.reshard.items import CommOp, Shard, SyntheticOp
 from etplus.planning.reshard.model import Region, Unit, Weights
-from etplus.planning.reshard.passes import split_step
+from etplus.planning.reshard.step_calls import split_step
 from etplus.planning.reshard.weights import _owners
 from made_step_calls import Made, made_model, parameter
 

@@ -19,8 +19,8 @@ from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.not_derived import not_derived
 from etplus.planning.reshard.rank_program import program
-from etplus.planning.reshard.recorded_job import recorded_layout
 from etplus.planning.reshard.step_calls import walked
+from etplus.planning.reshard.structure import recorded_layout
 from etplus.trace.errors import UsageError
 from reshard_truth import differences, kept_run, recording, whole_run
 from support import FIXTURES, call, run

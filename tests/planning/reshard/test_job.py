@@ -122,7 +122,7 @@ def test_communications_have_partners(monkeypatch: pytest.MonkeyPatch) -> None:
                 2: [reduced, summed, comm("send", "pp", (5,), 6)], 3: [reduced, summed, comm("send", "pp", (5,), 7)],
                 **{rank: [reduced, summed, got, back] for rank in (4, 5, 6, 7)}}  # fmt: skip
 
-    monkeypatch.setattr(module, "program", lambda derivation, rank: programs[rank])
+    monkeypatch.setattr(module, "communications", lambda derivation, rank: programs[rank])
 
     def matched() -> int:
         derivation: Any = SimpleNamespace(layout=Layout(tp=2, dp=2, pp=2), representative=lambda rank: rank)

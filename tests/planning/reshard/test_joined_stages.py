@@ -12,9 +12,8 @@ from etplus.planning.reshape.shapes.followed_calls import Shapes, shapes_of
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.joined_stages import _merged, _of_made, _StageCall, _StageWriter, join_stages
 from etplus.planning.reshard.layout import Layout
-from etplus.planning.reshard.passes import split_step
 from etplus.planning.reshard.stage_steps import StageStep
-from etplus.planning.reshard.step_calls import read_step, tensor_values, walked
+from etplus.planning.reshard.step_calls import read_step, split_step, tensor_values, walked
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.planning.reshard.layout import Coordinates, Layout, actions, fill_buckets, parse_layout
-from etplus.planning.reshard.recorded_job import recorded_layout
+from etplus.planning.reshard.structure import recorded_layout
 from etplus.trace.errors import UsageError
 
 CUBE = Layout(tp=2, dp=3, pp=2)

@@ -74,8 +74,7 @@ def test_scaling(dp: int, rank: int, parts: int, said: str) -> None:
 def test_two_passes_that_reduce_once_were_recorded_with_no_sync(
     monkeypatch: pytest.MonkeyPatch, zero: Any, kind: str
 ) -> None:
-    weights = [SimpleNamespace(shape=(10, 10))]
-    model = SimpleNamespace(wraps=[1] * zero, passes=[0, 0], parameters=weights, extents=SimpleNamespace(sizes=list))
+    model = SimpleNamespace(wraps=[1] * zero, passes=[0, 0], elements=lambda: 100)
     derivation: Any = SimpleNamespace(recorded=Layout(tp=2, dp=2), model=model)
     for elements, no_sync in ((100, True), (149, True), (150, False), (200, False)):
         monkeypatch.setattr(proof, "_recorded_comms", lambda _, of=elements: [(kind, of), ("broadcast", 999)])

@@ -4,12 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.planning.reshard.derivation import _of_other_input, derive
+from etplus.planning.reshard.derivation import SequenceRegions, _of_other_input, derive, divide_sequence
 from etplus.planning.reshard.items import CommOp, CommWait, RecordedOp, Shard
 from etplus.planning.reshard.layout import Coordinates, Layout
 from etplus.planning.reshard.model import Unit, Wrap
 from etplus.planning.reshard.plan import Division, Partial, Plan
-from etplus.planning.reshard.sequence_regions import SequenceRegions, divide_sequence
 from etplus.trace.errors import UsageError
 from made_step_calls import Made, made_model, parameter
 

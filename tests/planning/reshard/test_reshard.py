@@ -18,8 +18,7 @@ from etplus.converters.preflight import check
 from etplus.planning.costs.fitting import fit
 from etplus.planning.costs.pricing import Pricing
 from etplus.planning.measure.measured import VERSION, Conditions, Measured, Timing
-from etplus.planning.measure.reader import recorded_calls
-from etplus.planning.measure.recorded_calls import RecordedCall
+from etplus.planning.measure.recorded_calls import RecordedCall, recorded_calls
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.step_calls import COMMUNICATES
