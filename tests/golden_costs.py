@@ -46,7 +46,7 @@ def _traces(case: str) -> Sequence[Trace]:
         return linked("pairs/gpu_shaped_from_cpu"), golden_timeline.traces_of("item")[0]
     if case == "jobs":
         return *golden_timeline.traces_of("slow_rank")[:2], golden_timeline.traces_of("host ddp")[0]
-    return _steps([96, 98, 100, 102, 104, 300]), _steps([90] * 4)
+    return _steps([96, 98, 100, 102, 104, 300]), _steps([90] * 4), _steps([9000, 9100, 20_000])
 
 
 def _steps(lengths: list[int]) -> Trace:

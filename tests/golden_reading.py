@@ -92,11 +92,8 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
         case "made":
             yield "events", kineto_of(_events(), traceName="x", distributedInfo={"rank": 1, "world_size": 2})
             calls = [
-                frame("a.py(1): f", 0, 9),
-                frame("b", 5, -1),
-                frame("c", -5, 2),
-                frame("nn.Module: Net_0", 1, 9e12),
-            ]
+                frame("a.py(1): f", 0, 9), frame("b", 5, -1), frame("c", -5, 2), frame("nn.Module: Net_0", 1, 9e12),
+            ]  # fmt: skip
             yield "impossible frames", kineto_of([op("aten::mm", 0, 5), *calls, frame("d", 6, 1)])
             yield "renumbered", etplus.link(*SMALL, renumber=True)
             early = [{"name": "k", "cat": "kernel", "ts": ts, "dur": 0.5, "reason": _REASON} for ts in (2.5, 0.25, 0)]

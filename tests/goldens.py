@@ -3,8 +3,9 @@ Look at `git diff` and at the output of the tests first.
 
 `tests/golden/NAME.etplus.json.gz` is the ET+ of a fixture pair, with the version masked. Each folder in `LINES` holds
 files with one line per value, such as `reading` (columns of files), `linking`, `converting`, `analysis`, `work`
-(operators by shape), `report`, `timeline`, and for planning `measure` (recorded calls), `reshape` (related shapes) and
-`reshard` (plans and each rank's program). `findings/made` is of tests that call `kept_findings`.
+(operators by shape), `report`, `timeline`, and for planning `measure` (recorded calls), `rules` (made shapes),
+`reshape` (related shapes), `layouts` (models in many layouts) and `reshard` (plans and each rank's program).
+`findings/made` is of tests that call `kept_findings`.
 """
 
 import gzip
@@ -21,8 +22,10 @@ import etplus
 import golden_analysis
 import golden_converting
 import golden_costs
+import golden_layouts
 import golden_linking
 import golden_reading
+import golden_rules
 import golden_timeline
 import golden_work
 import kept_findings
@@ -40,6 +43,7 @@ from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.model import Model
 from etplus.planning.reshard.rank_program import program
 from etplus.trace.errors import UsageError
+from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.trace import Trace
 from support import FIXTURE_PAIRS, FIXTURES, ROOT, fixture_pair, plain, rank_files, shared_pair
 
@@ -220,7 +224,7 @@ def _item_text(item: Item) -> str:
     return f"{asdict(item)} {item.bytes} {item.schema}"
 
 
-_COLUMNS = ("kind", "id", "parent_row", "ts", "dur", "exclusive", "thread", "stream", "correlation", "seq_id", "scope")
+_COLUMNS = [name for name in NODE_COLUMNS if name not in ("name", "category")]
 
 
 def _trace_lines(trace: Trace) -> Iterator[str]:
@@ -236,6 +240,8 @@ def _trace_lines(trace: Trace) -> Iterator[str]:
 
 
 LINES: dict[str, tuple[Sequence[str], Callable[[str], Iterable[str]]]] = {
+    "rules": (("rules",), golden_rules.rule_lines),
+    "layouts": (golden_layouts.CASES, golden_layouts.layout_lines),
     "measure": (tuple(_MEASURE), _measure_lines),
     "reshape": (tuple(_RESHAPE), _reshape_lines),
     "reshard": (tuple(_RESHARD), _reshard_lines),

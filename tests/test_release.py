@@ -44,12 +44,8 @@ def test_ci_runs_the_suite_and_the_workflow_every_test() -> None:
     assert "- run: make test-all\n" in (ROOT / ".github" / "workflows" / "tests.yml").read_text()
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert [line for line in lines if line.startswith("make ")] == [
-        "make lint",
-        "make page-check",
-        "make docs",
-        "make test",
-        "make oldest",
-    ]
+        "make lint", "make page-check", "make docs", "make test", "make oldest",
+    ]  # fmt: skip
 
 
 def test_no_document_promises_a_package_that_is_not_published() -> None:

@@ -284,7 +284,7 @@ def _fit_law(works: Sequence[EventWork], log_ns: Floats, known: bool) -> Law:
     ends = np.cumsum([len(term.penalty) for term in terms.values()])[:-1]
     weights = np.zeros(len(penalty))
     residual = np.zeros(len(works))
-    for _ in range(_ROUNDS if len(works) else 0):
+    for _ in range(_ROUNDS):
         log_time, slopes = _predict(terms, np.split(weights, ends), known)
         residual = log_ns - log_time
         counts = np.minimum(1.0, _HUBER / np.maximum(np.abs(residual), 1e-9))

@@ -37,10 +37,7 @@ def test_threads_and_times() -> None:
 
 
 def test_options_of_measure() -> None:
-    plain, found = (
-        options(),
-        options(*["--ops", "mm|conv", "--budget", "60", "--rounds", "1000", "--threads", "2"]),
-    )
+    plain, found = (options(), options(*["--ops", "mm|conv", "--budget", "60", "--rounds", "1000", "--threads", "2"]))
     assert (plain.ops, plain.budget_s, plain.rounds) == (None, None, Options.rounds)
     assert found.ops is not None and found.ops.search("aten::mm") and not found.ops.search("aten::add")
     assert (found.budget_s, found.timeout_s, found.threads) == (60, 30, 2)

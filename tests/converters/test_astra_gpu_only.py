@@ -36,16 +36,10 @@ def nodes_of(trace: Trace, transferred: dict[int, int] | None = None) -> list[tu
 
 def test_a_step_by_hand() -> None:
     assert nodes_of(step_by_hand()) == [
-        (1, DELAY, 40, [], -1, None),
-        (2, 7, 50, [1], -1, None),
-        (3, 8, 30, [1, 2], -1, 0),
-        (4, DELAY, 5, [2], 7, None),
-        (5, 13, 10, [4, 1, 2], -1, None),
-        (6, DELAY, 25, [1], 7, None),
-        (7, 9, 20, [6, 3, 5], -1, None),
-        (8, 12, 10, [7, 6], -1, None),
-        (9, DELAY, 40, [6, 8], 7, None),
-    ]
+        (1, DELAY, 40, [], -1, None), (2, 7, 50, [1], -1, None), (3, 8, 30, [1, 2], -1, 0),
+        (4, DELAY, 5, [2], 7, None), (5, 13, 10, [4, 1, 2], -1, None), (6, DELAY, 25, [1], 7, None),
+        (7, 9, 20, [6, 3, 5], -1, None), (8, 12, 10, [7, 6], -1, None), (9, DELAY, 40, [6, 8], 7, None),
+    ]  # fmt: skip
 
 
 def test_parts_of_a_collective_follow_each_other_and_messages_of_a_kernel_begin_together() -> None:

@@ -157,16 +157,8 @@ def test_all_ranks_are_a_group_where_other_collectives_before_theirs_differ(tmp_
 
 def test_what_cannot_be_simulated_is_replaced_and_counted(tmp_path: Path) -> None:
     names = [
-        "barrier",
-        "reduce",
-        "gather",
-        "scatter",
-        "reduce_scatter",
-        "broadcast",
-        "all_gather",
-        "all_to_all",
-        "send",
-    ]
+        "barrier", "reduce", "gather", "scatter", "reduce_scatter", "broadcast", "all_gather", "all_to_all", "send",
+    ]  # fmt: skip
     comms = [{"collective": name, "dst_rank": 0, "src_rank": 0} for name in names]
     comms[6] |= {"dtype": "Byte", "in_nelems": 1}
     ranks = [comm_rank(rank, *comms, world=2) for rank in (0, 1)]

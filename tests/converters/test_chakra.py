@@ -275,20 +275,13 @@ def changed(position: int, **change: Any) -> list[Document]:
 @pytest.mark.parametrize(
     ("attrs", "further"),
     [
-        (ATTRS, None),
-        ([*ATTRS, BACKEND], [BACKEND]),
+        (ATTRS, None), ([*ATTRS, BACKEND], [BACKEND]),
         ([*ATTRS, BACKEND, {"name": "rf_id", "type": "uint64", "value": 6}, {"name": "x"}], "those"),
-        ([*ATTRS, *[BACKEND] * 40], "unusual"),
-        (ATTRS[::-1], "unusual"),
-        (ATTRS[:-1], "unusual"),
-        (changed(0, value=5.0), "unusual"),
-        (changed(0, value=2**64), "unusual"),
-        (changed(4, value=-1), "unusual"),
-        (changed(4, doc="x"), "unusual"),
-        (changed(2, type="int32"), "unusual"),
-        (changed(6, value=None), "unusual"),
+        ([*ATTRS, *[BACKEND] * 40], "unusual"), (ATTRS[::-1], "unusual"), (ATTRS[:-1], "unusual"),
+        (changed(0, value=5.0), "unusual"), (changed(0, value=2**64), "unusual"), (changed(4, value=-1), "unusual"),
+        (changed(4, doc="x"), "unusual"), (changed(2, type="int32"), "unusual"), (changed(6, value=None), "unusual"),
     ],
-)
+)  # fmt: skip
 def test_attributes_of_every_form_are_kept(
     attrs: list[Any], further: Any, separators: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -106,18 +106,13 @@ def test_ranks_are_processes_on_one_clock(tmp_path: Path) -> None:
 def test_overlaps_zero_lengths_and_names(tmp_path: Path) -> None:
     document = etplus(
         [
-            cpu(3, EVIL, 0, 100),
-            cpu(4, "gloo:all_reduce", 50, 100),
-            cpu(5, "inside both", 60, 30),
-            cpu(6, "no length", 100, 0),
-            cpu(7, "same start", 0, 100),
-            gpu(8, "rounded", 10, 5.4),
-            gpu(9, "rounded too", 15, 5),
-            cpu(10, "never linked"),
+            cpu(3, EVIL, 0, 100), cpu(4, "gloo:all_reduce", 50, 100), cpu(5, "inside both", 60, 30),
+            cpu(6, "no length", 100, 0), cpu(7, "same start", 0, 100), gpu(8, "rounded", 10, 5.4),
+            gpu(9, "rounded too", 15, 5), cpu(10, "never linked"),
         ],
         [runtime(20, "cudaStreamSynchronize", 1, 30), runtime(21, "unknown thread", 1, 2, parent=None, tid="x")],
         [[8, 20, "sync"], [10, 3, "data"], [3, 4, "thread"]],
-    )
+    )  # fmt: skip
     done, events = write({0: document}, tmp_path)
     slices = {event["args"]["id"]: event for event in of_phase(events, "X")}
     assert (done.slices, done.flows, done.left_out) == (9, 2, 1)

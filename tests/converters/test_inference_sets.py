@@ -47,11 +47,8 @@ def test_a_simulated_step_takes_as_long_as_recorded(served: Trace, steps: str, t
 def captured_layers(op: str, args: dict[str, Any], kernel: str) -> Trace:
     """Three captured layers that end with an all-reduce over two tensor-parallel ranks."""
     layers = 3 * [
-        ("gemm_a", "aten::mm"),
-        ("attention", "vllm::unified_attention"),
-        ("gemm_b", "aten::addmm"),
-        (kernel, op),
-    ]
+        ("gemm_a", "aten::mm"), ("attention", "vllm::unified_attention"), ("gemm_b", "aten::addmm"), (kernel, op),
+    ]  # fmt: skip
     capture, replay = capture_events([layers], sizes=[32]), replay_events([[(name, 7) for name, _ in layers]], batch=32)
     for event in capture:
         if event["name"] == op:

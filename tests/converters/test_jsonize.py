@@ -43,12 +43,8 @@ def test_every_kind_of_value(tmp_path: Path) -> None:
     value = json.loads((tmp_path / "t.json").read_bytes())[1]
     assert (value["id"], value["type"]) == (2**64 - 1, 99)
     assert value["attr"] == [
-        {"name": "big", "uint64_val": 2**64 - 1},
-        {"name": "small", "sint64_val": -(2**63)},
-        {"name": "bytes", "bytes_val": "AP8="},
-        {"name": "bytes list", "bytes_list": ["YQ==", ""]},
-        {"name": "nan", "double_list": [None, None, 1.5]},
-        {"name": "none", "doc_string": "nothing"},
-        {"name": "flags", "bool_list": [True, False]},
-        {"name": 'text "\n\u2028', "string_val": "\0"},
-    ]
+        {"name": "big", "uint64_val": 2**64 - 1}, {"name": "small", "sint64_val": -(2**63)},
+        {"name": "bytes", "bytes_val": "AP8="}, {"name": "bytes list", "bytes_list": ["YQ==", ""]},
+        {"name": "nan", "double_list": [None, None, 1.5]}, {"name": "none", "doc_string": "nothing"},
+        {"name": "flags", "bool_list": [True, False]}, {"name": 'text "\n\u2028', "string_val": "\0"},
+    ]  # fmt: skip

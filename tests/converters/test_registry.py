@@ -72,19 +72,15 @@ class MakesOne:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({}, ""),
-        ({"suffixes": ()}, ""),
-        ({"options": MakesOne}, ""),
-        ({"name": "other"}, "it is named 'other'"),
+        ({}, ""), ({"suffixes": ()}, ""), ({"options": MakesOne}, ""), ({"name": "other"}, "it is named 'other'"),
         ({"inputs": "two"}, "inputs 'two', expected one of: one, ranks, traces"),
         ({"suffixes": [".tiny"]}, "suffixes must be a tuple of lowercase strings that begin with a dot"),
         ({"suffixes": (".tiny", ".Tiny")}, "suffixes must be a tuple of lowercase strings that begin with a dot"),
         ({"suffixes": ("",)}, "suffixes must be a tuple of lowercase strings that begin with a dot"),
-        ({"options": dict}, "options must be a dataclass"),
-        ({"options": Chosen()}, "options must be a dataclass"),
+        ({"options": dict}, "options must be a dataclass"), ({"options": Chosen()}, "options must be a dataclass"),
         ({"options": NeedsOne}, "every field of options needs a default"),
     ],
-)
+)  # fmt: skip
 def test_what_an_exporter_lacks(changes: dict[str, Any], problem: str) -> None:
     assert _problem(type("Changed", (Tiny,), changes)(), "tiny") == problem
 

@@ -146,12 +146,8 @@ def test_names_of_kernels_and_of_their_events_are_compared_without_namespaces() 
     names = ["aten::mm", "::mm", "mm", "graph_0_cpp_fused_0", "a::b::c"]
     assert [called_as_event(name) for name in names] == ["::mm", "::mm", "mm", "cpp_fused_0", "::c"]
     kernels = [
-        "triton_0",
-        "extern_kernels.bias_addmm",
-        "extern_kernels.mm",
-        "torch.ops.mylib.op.default",
-        "torch.ops.x",
-    ]
+        "triton_0", "extern_kernels.bias_addmm", "extern_kernels.mm", "torch.ops.mylib.op.default", "torch.ops.x",
+    ]  # fmt: skip
     assert [_called_as(name) for name in kernels] == ["triton_0", "::addmm", "::mm", "::op", "::ops"]
 
 

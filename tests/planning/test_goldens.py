@@ -16,6 +16,6 @@ import pytest
 from goldens import cases, differences
 
 
-@pytest.mark.parametrize(("folder", "name"), cases("measure", "reshape", "reshard", "costs"))
+@pytest.mark.parametrize(("folder", "name"), cases("measure", "rules", "reshape", "layouts", "reshard", "costs"))
 def test_planning_makes_of_a_recording_what_it_made(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

@@ -39,8 +39,8 @@ def test_the_traces_are_saved_and_the_signal_ends_the_program(name: str, tmp_pat
 
 
 def test_a_signal_waits_until_the_profiler_is_in_order(tmp_path: Path) -> None:
-    text = "watched.watch()\nwith watched.deferred():\n    os.kill(os.getpid(), 15)\n    say('deferred')\ntime.sleep(5)"
-    assert ended(text, tmp_path) == (-signal.SIGTERM, ["deferred", "saved 15"])
+    text = "watched.watch()\nwith watched.deferred():\n    os.kill(os.getpid(), 15)\n    time.sleep(0.1)\n    "
+    assert ended(f"{text}say('deferred')\ntime.sleep(5)", tmp_path) == (-signal.SIGTERM, ["deferred", "saved 15"])
 
 
 def test_a_call_that_does_not_return_is_ended(tmp_path: Path) -> None:

@@ -138,16 +138,25 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_window_of_seconds(torch: Any, tmp_path: Path) -> None:
-    made, _ = record(torch, tmp_path, 0, seconds=[0, 0.02])
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    found: list[float] = []
+    monkeypatch.setattr(recorder, "time", SimpleNamespace(sleep=lambda s: (found.append(round(s, 3)), time.sleep(s))))
+    return found
+
+
+def test_a_window_of_seconds(torch: Any, tmp_path: Path, slept: list[float]) -> None:
+    made, _ = record(torch, tmp_path, 0, seconds=[0.01, 0.03])
     wait_for(lambda: made._over)
+    assert slept == [0.01, 0.02]
     assert (status(tmp_path)["state"], status(tmp_path)["kind"]) == ("recorded", "seconds")
     assert names(tmp_path)[0] == ["etplus.costs", "etplus.run"] == names(tmp_path)[1]
 
 
-def test_seconds_are_recorded_until_there_are_steps(torch: Any, tmp_path: Path) -> None:
-    made, optimizer = record(torch, tmp_path, 0, steps=[1, 1], otherwise=[0, 0.02])
+def test_seconds_are_recorded_until_there_are_steps(torch: Any, tmp_path: Path, slept: list[float]) -> None:
+    made, optimizer = record(torch, tmp_path, 0, steps=[1, 1], otherwise=[0.01, 0.03])
     wait_for(lambda: "otherwise" in made._status)
+    assert slept == [0.01, 0.02]
     found = status(tmp_path)
     assert (found["state"], found["otherwise"], found["marked"]) == ("waiting", True, False)
     assert names(tmp_path, ".time")[1] == ["etplus.costs", "etplus.run"]

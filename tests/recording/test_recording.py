@@ -145,10 +145,7 @@ def test_an_exception_passes_and_leaves_the_two_traces_after_the_window(
 
 def test_one_recording_at_a_time(torch: Any, tmp_path: Path) -> None:
     with record(tmp_path, link=False) as outer:
-        with (
-            pytest.raises(UsageError, match="another ExecutionTraceObserver"),
-            record(tmp_path, name="inner"),
-        ):
+        with pytest.raises(UsageError, match="another ExecutionTraceObserver"), record(tmp_path, name="inner"):
             pass
         loop(torch, outer, 5)
     assert names(tmp_path) == PAIR

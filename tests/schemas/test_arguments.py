@@ -125,12 +125,7 @@ def test_equal_signatures_have_one_code() -> None:
 def test_signatures_of_lists_and_numbers() -> None:
     node = inputs(
         [[[2], [3, 1]], [], [[], [4]], [5]],
-        [
-            "GenericList[Tensor(c10::Half),Tensor(int)]",
-            "Int",
-            "GenericList[None,Tensor(float)]",
-            "Tensor(nullptr ())",
-        ],
+        ["GenericList[Tensor(c10::Half),Tensor(int)]", "Int", "GenericList[None,Tensor(float)]", "Tensor(nullptr ())"],
         values=[None, 7, None, None],
     )
     tensors = Argument((Tensor((2,), "float16"), Tensor((3, 1), "int32")))

@@ -185,23 +185,19 @@ def set_root(**fields: Any) -> Callable[[Document], None]:
 BAD = [
     (set_node(id="7"), r"nodes\[3\]: Expected `int`, got `str`"),
     (set_node(id=-1), r"nodes\[3\]: Expected `int` >= 0"),
-    (set_node(ts="soon"), r"nodes\[3\]: Expected `float \| null`, got `str`"),
-    (set_node(ts=1e300), r"nodes\[3\]"),
+    (set_node(ts="soon"), r"nodes\[3\]: Expected `float \| null`, got `str`"), (set_node(ts=1e300), r"nodes\[3\]"),
     (set_node(comm={"bytes": "many"}), r"nodes\[3\].*bytes|nodes\[3\]: Expected `int \| null`"),
     (set_node(sync_dep=[-4]), r"nodes\[3\]"),
     (lambda document: document["nodes"][3].pop("id"), r"nodes\[3\]: Object missing required field `id`"),
     (lambda document: document["runtime"][0].update(id=document["nodes"][0]["id"]), "two nodes have it"),
-    (set_root(nodes=None), '"nodes": is not an array'),
-    (set_root(runtime="x"), '"runtime": is not an array'),
-    (set_root(edges=7), '"edges": is not an array'),
-    (set_root(edges=[[1, 2]]), '"edges": cannot be read'),
+    (set_root(nodes=None), '"nodes": is not an array'), (set_root(runtime="x"), '"runtime": is not an array'),
+    (set_root(edges=7), '"edges": is not an array'), (set_root(edges=[[1, 2]]), '"edges": cannot be read'),
     (set_root(edges=[[1, 2, "wish"]]), "unknown kind 'wish'"),
     (set_root(edges=[[1, 999999, "data"]]), r"edges\[0\]: \[1, 999999, 'data'\] does not join two nodes"),
     (set_root(edges=[[1, 1, "data"]]), "does not join two nodes"),
     (set_root(edges=[[1, 2**70, "data"]]), "cannot be read|beyond 64 bits"),
-    (set_root(etplus=[]), '"etplus": is not an object'),
-    (set_root(traceEvents=[]), "a Kineto trace"),
-]
+    (set_root(etplus=[]), '"etplus": is not an object'), (set_root(traceEvents=[]), "a Kineto trace"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spoil", "message"), BAD)

@@ -4,18 +4,7 @@ import random
 
 import orjson
 import pytest
-from broken_records import (
-    KEY,
-    document,
-    event,
-    fixture,
-    kinds,
-    lost_records,
-    node,
-    records,
-    recovered,
-    spans,
-)
+from broken_records import KEY, document, event, fixture, kinds, lost_records, node, records, recovered, spans
 from etplus.schemas.text.recover import Recovered, recover
 from etplus.trace.errors import TraceFormatError
 

@@ -17,13 +17,7 @@ from etplus.timeline.graph_replay import replay
 from etplus.timeline.host_backends import with_settled_ends
 from etplus.timeline.network import on_network
 from etplus.timeline.network_description import Network
-from etplus.timeline.network_file import (
-    Sample,
-    fit_network,
-    read_calibration,
-    read_network,
-    write_networks,
-)
+from etplus.timeline.network_file import Sample, fit_network, read_calibration, read_network, write_networks
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_ranks import answer_range
 from etplus.trace.errors import UsageError

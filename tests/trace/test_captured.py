@@ -3,13 +3,7 @@
 from typing import Any
 
 import numpy as np
-from etplus.trace.captured import (
-    GRAPH_REASONS,
-    CapturedGraph,
-    CapturedGraphs,
-    CaptureLinks,
-    GraphReplay,
-)
+from etplus.trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from made_trace import ALL_REDUCE, made_trace

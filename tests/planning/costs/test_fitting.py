@@ -7,15 +7,7 @@ import msgspec
 import pytest
 from etplus.analysis.devices import Device, known_devices
 from etplus.planning.costs.edge_latencies import iterations_of
-from etplus.planning.costs.fitting import (
-    Part,
-    fit,
-    fit_parts,
-    measured_ns,
-    measured_steps,
-    prepare,
-    self_time,
-)
+from etplus.planning.costs.fitting import Part, fit, fit_parts, measured_ns, measured_steps, prepare, self_time
 from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.model_file import EndToEndError, FittedModel, _fits_columns, read_model, write_model
 from etplus.planning.costs.task import Task

@@ -203,20 +203,16 @@ def test_spans_and_types(standalone: Any, torch: Any) -> None:
 
 FILLS: list[tuple[dict[str, Any], int, str, list[float]]] = [
     ({"kind": "index", "low": 2, "high": 5}, 4, "int64", [2, 3, 4, 2]),
-    ({"kind": "sorted", "high": 3}, 6, "int64", [0, 0, 1, 1, 2, 2]),
-    ({"kind": "sorted", "high": 3}, 0, "int64", []),
+    ({"kind": "sorted", "high": 3}, 6, "int64", [0, 0, 1, 1, 2, 2]), ({"kind": "sorted", "high": 3}, 0, "int64", []),
     ({"kind": "offsets", "high": 20, "last": False}, 4, "int64", [0, 5, 10, 15]),
     ({"kind": "offsets", "high": 20, "last": True}, 5, "int32", [0, 5, 10, 15, 20]),
     ({"kind": "offsets", "high": 20, "last": True}, 1, "int64", [0]),
     ({"kind": "mask", "true": 2}, 4, "bool", [0, 1, 0, 1]),
-    ({"kind": "mask", "true": None}, 5, "bool", [0, 1, 0, 1, 1]),
-    ({"kind": "mask", "true": 9}, 3, "bool", [1, 1, 1]),
-    ({"kind": "mask", "true": 0}, 0, "bool", []),
-    ({"kind": "value", "value": 3}, 2, "int64", [3, 3]),
-    ({"kind": "rising"}, 3, "float64", [0.1, 0.55, 1.0]),
-    ({"kind": "uniform"}, 3, "float32", [0.1, 0.4, 0.7]),
+    ({"kind": "mask", "true": None}, 5, "bool", [0, 1, 0, 1, 1]), ({"kind": "mask", "true": 9}, 3, "bool", [1, 1, 1]),
+    ({"kind": "mask", "true": 0}, 0, "bool", []), ({"kind": "value", "value": 3}, 2, "int64", [3, 3]),
+    ({"kind": "rising"}, 3, "float64", [0.1, 0.55, 1.0]), ({"kind": "uniform"}, 3, "float32", [0.1, 0.4, 0.7]),
     ({"kind": "uniform"}, 3, "float16", [0.1, 0.4, 0.7]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fill", "count", "dtype", "expected"), FILLS)
@@ -308,6 +304,9 @@ def test_a_call_is_timed_in_blocks(standalone: Any, torch: Any, monkeypatch: pyt
     assert found == {"ns": pytest.approx(10_000), "iqr_ns": pytest.approx(0, abs=0.1), "runs": 400}
     assert len({id(one) for one in seen}) == 4  # 8 MiB of 2 MiB: argument and result, which are two here
     assert seen[1] is seen[5] and seen[1] is not seen[2]
+    seen.clear()
+    standalone.measure(call(["self"], [{"tensor": 0}], spec([3 << 20], [1])), min_time=0.004)
+    assert len({id(one) for one in seen}) == 1, "larger than the limit of all copies"
 
 
 def test_long_calls_have_three_blocks(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +364,8 @@ def test_times_on_a_device(standalone: Any, torch: Any, monkeypatch: pytest.Monk
     took = [0.25]  # ms
     found = standalone.measure(given, "cuda:0", min_time=0.004)
     assert found == {"ns": 250_000.0, "iqr_ns": 0.0, "runs": 20}
-    assert [one for one in torch.told if isinstance(one, int)] == [100_000, 200_000, *[400_000] * 5]
+    slept = [100_000, 200_000, *[400_000] * 5]
+    assert torch.told == [told for cycles in slept for told in (cycles, ("synchronize", None))]
     took = [0.001]
     assert standalone.measure(given, "cuda:0", min_time=0.0)["runs"] == 256 * 5
     took = [2.0]

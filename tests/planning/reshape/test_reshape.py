@@ -99,15 +99,6 @@ def test_shapes_are_those_recorded_at_the_other_batch_size(model: str) -> None:
     assert np.count_nonzero(done.unknown) == sum(one.count for one in done.underived) <= most * done.calls
 
 
-def test_the_same_size_changes_nothing_and_two_changes_are_one() -> None:
-    one = recorded(DLRM, 4)
-    same = reshaped(one, batch_change(4))
-    assert same.changed == 0 and same.trace.signatures == one.signatures
-    stated, found = reshaped(one, batch_change(64, 4)), reshaped(one, batch_change(64))
-    assert stated.trace.signatures == found.trace.signatures
-    assert (stated.recorded_size, stated.changed) == (4, found.changed)
-
-
 def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
     """No rule knows the activations, so that their results may have any shape. Nothing is wrong for that: if backward
     tells of them all is found, else what is not told stays as recorded and is named."""
@@ -180,17 +171,6 @@ def test_reshapes_are_right_or_unknown(data: st.DataObject) -> None:
     told = [known.get(extents.root(extent)) for extent in shape]
     assert all(one in (None, real) for one, real in zip(told, recorded_shape(12), strict=True))
     assert None not in told
-
-
-def test_times_follow_the_shapes() -> None:
-    small, large = recorded(MLP, 8), recorded(MLP, 128)
-    own, other = predict(large, model_of_both()), predict(small, model_of_both(), shape=batch_change(128))
-    assert other.predicted_ns == pytest.approx(own.predicted_ns, rel=0.1)
-    assert other.measured_ns == predict(small, model_of_both()).measured_ns
-    assert other.baselines["recorded × 128/8"] == 16 * other.measured_ns
-    told = other.to_dict()
-    assert told["error"] is None and told["ratio"] == other.predicted_ns / other.measured_ns and other.changed
-    assert (told["shapes"][0]["was"], told["shapes"][0]["to"], told["shapes"][0]["dimension"]) == (8, 128, "batch")
 
 
 def test_the_command(tmp_path: Path) -> None:

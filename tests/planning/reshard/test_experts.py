@@ -19,7 +19,7 @@ from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.rank_program import program
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from reshard_truth import kept_run, recording, whole_run
+from reshard_truth import kept_run, whole_run
 from support import FIXTURES, call
 
 _STYLES = ("loop", "indexed", "capacity", "grouped")
@@ -86,22 +86,7 @@ def test_ranks_with_the_same_experts_sum_their_gradients() -> None:
     assert groups == {"ep_2": [2, 3], "edp_1": [1, 3, 5, 7]}
 
 
-def test_tokens_are_sent_to_the_ranks_with_their_experts() -> None:
-    programs = [
-        [item for item in program(_divided("loop").derivation, rank) if isinstance(item, CommOp)] for rank in (0, 1)
-    ]
-    first = [next(comm for comm in program if comm.splits[0]) for program in programs]
-    assert [comm.splits for comm in first] == [((54, 42), (54, 54)), ((54, 42), (42, 42))]
-    back = [[comm for comm in program if comm.splits[0]][1].splits for program in programs]
-    assert back == [((54, 54), (54, 42)), ((42, 42), (54, 42))]
-
-
-def test_as_many_tokens_for_each_expert() -> None:
-    job = _derive("loop", Layout(dp=2, ep=2, batch=8, routing="uniform"))
-    assert {one.own for one in job.derivation.experts.layers} == {(24, 24, 24, 24)}
-    assert not job.doubts and job.to_dict()["experts"] == {
-        "count": 4, "top": 2, "layers": 1, "on_a_rank": 2, "tokens": "uniform", "assumed": False
-    }  # fmt: skip
+def test_tokens_stay_in_proportion() -> None:
     assert _in_proportion([3, 3, 1], 4) == [2, 2, 0] and _in_proportion([0, 0], 0) == [0, 0]
 
 
@@ -139,20 +124,7 @@ def test_counts_that_no_call_shows_are_not_taken_as_recorded() -> None:
             product.children = known
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    ({"dp": 3, "ep": 2}, "ep=2: experts are sharded over data-parallel ranks: make dp a multiple of ep"),
-    ({"dp": 2, "ep": 2, "tp": 2}, "expert parallelism needs tp=1 and zero=0"),
-    ({"dp": 2, "ep": 2, "zero": 3}, "expert parallelism needs tp=1 and zero=0"),
-    ({"ep": 0}, "ep=0: give 1 or more ranks"), ({"routing": "other"}, "give recorded or uniform as the routing"),
-])  # fmt: skip
-def test_what_is_not_derived_is_refused(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        Layout(**given)
-
-
-def test_models_without_routed_experts_are_refused() -> None:
-    with pytest.raises(UsageError, match="no routed experts were found"):
-        reshard(recording("cnn.single1"), Layout(dp=2, ep=2))
+def test_experts_that_ranks_cannot_share_are_refused() -> None:
     with pytest.raises(UsageError, match=r"4 experts are not divisible by ep=3 ranks"):
         _derive("loop", Layout(dp=3, ep=3))
 

@@ -9,8 +9,6 @@ import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from etplus.planning.reshard.explain import explain
@@ -20,7 +18,6 @@ from etplus.planning.reshard.layout import Layout
 from etplus.planning.reshard.not_derived import not_derived
 from etplus.planning.reshard.rank_program import program
 from etplus.planning.reshard.step_calls import walked
-from etplus.planning.reshard.structure import recorded_layout
 from etplus.trace.errors import UsageError
 from reshard_truth import differences, kept_run, recording, whole_run
 from support import FIXTURES, call, run
@@ -67,15 +64,6 @@ def test_microbatches_are_passes_of_the_step() -> None:
     assert all(job.gradients[0].whole and not job.doubts for job in (halves, _derived("accum", _FSDP)))
     with pytest.raises(UsageError, match="a batch of 8 per rank is not divisible by 3 microbatches"):
         _derived("accum", Layout(microbatches=3))
-
-
-def test_every_recorded_pass_reduces_over_tensor_parallel_ranks() -> None:
-    layout = Layout(tp=2, dp=2, zero=3)
-    twice, once = (
-        [(kind, size) for kind, size, dimension in _comms(_derived("accum", one)) if dimension == "tp"]
-        for one in (layout, replace(layout, microbatches=1))
-    )
-    assert once and sorted(twice) == sorted([(kind, elements // 2) for kind, elements in once] * 2)
 
 
 def _comms(job: Resharded) -> list[tuple[str, int, str]]:
@@ -183,28 +171,6 @@ def test_a_layout_is_as_recorded(model: str, name: str, layout: Layout) -> None:
     assert not job.doubts and job.proof.equal and job.gradients[0].whole
 
 
-def test_units_hold_what_lies_between_their_parameters() -> None:
-    wraps = {wrap.label: wrap.parameters for wrap in _option("decoder", _FSDP).derivation.wraps}
-    assert wraps[""][0] == 0 and [len(wraps[f"block {k}"]) for k in range(3)] == [11, 10, 10]
-
-
-def test_blocks_are_found_between_exits_and_in_a_frozen_tower() -> None:
-    assert [len(wrap.parameters) for wrap in _option("exits", _FSDP).derivation.wraps] == [8, 4, 4, 4]
-    frozen = _option("frozen", _FSDP)
-    assert [len(wrap.parameters) for wrap in frozen.derivation.wraps] == [4, 4, 4, 4, 4]
-    assert "FSDP also wraps frozen weights that run without autograd: 8" in frozen.assumptions
-
-
-def test_what_is_kept_is_not_gathered_again_and_takes_memory() -> None:
-    again, kept = _option("decoder", _FSDP), _option("decoder", _KEPT)
-    gathers = [sum(one.kind == "all_gather" for one in _issued(job)) for job in (again, kept)]
-    assert gathers == [7, 4] and kept.memory[0].total > again.memory[0].total
-
-
-def _issued(job: Resharded) -> list[CommOp]:
-    return [item for item in program(job.derivation, 0) if isinstance(item, CommOp)]
-
-
 def test_options_of_the_command(tmp_path: Path) -> None:
     given = str(tmp_path / "rank0.etplus.json.gz")
     recording("decoder.single1", "layouts").save(given)
@@ -212,12 +178,6 @@ def test_options_of_the_command(tmp_path: Path) -> None:
         found = call("reshard", given, "--dp", "2", "--batch", "8", option, "--json", str(tmp_path / "x.json"))
         report = json.loads((tmp_path / "x.json").read_text())
         assert found.returncode == 0 and report["matched"] == comms and not report["doubts"]
-
-
-def test_buckets_of_which_all_parameters_are_looked_for() -> None:
-    job = _option("decoder", Layout(dp=2, batch=8, find_unused_parameters=True, bucket_mib=1))
-    reduced = [one.elements for one in _issued(job) if one.kind == "all_reduce"]
-    assert len(reduced) == 2 and reduced[-1] == len(job.derivation.model.parameters)
 
 
 def test_calls_that_are_not_derived_are_doubted() -> None:
@@ -229,9 +189,3 @@ def test_calls_that_are_not_derived_are_doubted() -> None:
     model = replace(job.derivation.model, optimizer=[(replace(step, children=[*step.children, sums[0]]), owned)])
     rows = not_derived(replace(job.derivation, model=model))
     assert [row.kind for row in rows if row.what == "optimizer"] == ["communication"]
-
-
-def test_divided_experts_are_no_source() -> None:
-    trace: Any = SimpleNamespace(names=["aten::topk", "c10d::alltoall_base_"], file="rank0.et.json")
-    with pytest.raises(UsageError, match="experts sharded over ranks"):
-        recorded_layout([trace])

@@ -1,5 +1,6 @@
 """Layouts: ranks and groups by brute force, schedules, buckets, what is refused; how a recorded one is recognized."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.planning.reshard.layout import Coordinates, Layout, actions, fill_buckets, parse_layout
+from etplus.planning.reshard.step_calls import recorded_issues
 from etplus.planning.reshard.structure import recorded_layout
 from etplus.trace.errors import UsageError
 
@@ -44,6 +46,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"pp": 0}, "pp=0: give 1 or more ranks"), ({"dp": 2**40}, "ranks: at most"),
     ({"zero": 4}, "zero=4: give 0, 1, 2 or 3"), ({"batch": 0}, "batch=0: give 1 or more"),
     ({"microbatches": 0}, "microbatches=0: give 1 or more"), ({"bucket_mib": 0}, "bucket_mib=0: give 1 or more"),
+    ({"dp": 3, "ep": 2}, "ep=2: experts are sharded over data-parallel ranks: make dp a multiple of ep"),
+    ({"dp": 2, "ep": 2, "tp": 2}, "expert parallelism needs tp=1 and zero=0"), ({"ep": 0}, "ep=0: give 1 or more"),
+    ({"dp": 2, "ep": 2, "zero": 3}, "expert parallelism needs tp"), ({"routing": "other"}, "give recorded or uniform"),
     ({"schedule": "other"}, "give 1f1b or gpipe as the schedule"), ({"tp_style": "other"}, "give 1f1b or gpipe"),
     ({"fsdp_wrap": "each"}, "fsdp_wrap needs FSDP: add zero=3"), ({"sequence_parallel": True}, "--tp-style megatron"),
 ]  # fmt: skip
@@ -66,7 +71,7 @@ def test_the_least_is_a_layout() -> None:
 
 
 def test_texts() -> None:
-    assert parse_layout("tp=2, dp=3,pp=2") == CUBE and parse_layout("dp=7") == Layout(dp=7)
+    assert parse_layout("tp=2, dp=3,pp=2") == CUBE and parse_layout("pp=7") == Layout(pp=7)
     for text in ("", "tp=2,tp=3", "dp=x", "ep=2", "tp=2;dp=3"):
         with pytest.raises(UsageError, match="unexpected"):
             parse_layout(text)
@@ -129,36 +134,63 @@ def test_buckets_are_closed_as_soon_as_they_are_full() -> None:
     assert fill_buckets([]) == []
 
 
-def recording(names: list[str], world: int | None, *groups: int) -> Any:
-    """A trace as far as its layout is recognized; FSDP gathers from two ranks where it has the call."""
-    of = [names.index(name) for name in ("FSDP::all_gather", GATHER) if GATHER in names]
+GATHER, FSDP, ALL_TO_ALL = "c10d::_allgather_base_", "FSDP::all_gather", "c10d::alltoall_base_"
+DTENSOR, DDP, SEND = "Redistribute", "DistributedDataParallel.forward", "c10d::send"
+
+
+def recording(names: list[str], world: int | None, *groups: Sequence[int], rank: int | None = None) -> Any:
+    """A trace as far as its layout is recognized; FSDP gathers 8 elements, the first of them as shards of 4."""
+    gathers = [names.index(name) for name in (*names[:1], GATHER) if GATHER in names]
     return SimpleNamespace(
-        names=names, world_size=world, file="x",
-        process_groups={str(k): range(n) for k, n in enumerate(groups)},
-        calls=SimpleNamespace(name=np.array(of, np.int64), parent=np.arange(len(of)) - 1),
-        signature_of=lambda _: SimpleNamespace(tensors=[SimpleNamespace(numel=8), SimpleNamespace(numel=4)]),
+        names=names, world_size=world, rank=rank, file="x", process_groups=dict(enumerate(groups)),
+        calls=SimpleNamespace(name=np.array(gathers, np.int64), parent=np.arange(len(gathers)) - 1),
+        signature_of=lambda _: SimpleNamespace(tensors=[SimpleNamespace(numel=8), SimpleNamespace(numel=4)] * 2),
     )  # fmt: skip
 
 
-GATHER = "c10d::_allgather_base_"
-DTENSOR, DDP = "Redistribute", "DistributedDataParallel.forward"
+RECORDED: list[tuple[Any, Layout | str]] = [
+    (recording([], None), Layout()), (recording([DDP, "FSDP::x"], 1), Layout()), (recording([], 4), Layout(dp=4)),
+    (recording([DDP], 4, range(4)), Layout(dp=4)), (recording([DTENSOR], 4, range(4), range(2)), Layout(tp=4)),
+    (recording([DTENSOR, DDP], 4, range(4), [0]), Layout(tp=4)),
+    (recording([DTENSOR, DDP], 8, range(2), range(4)), Layout(tp=2, dp=4)),
+    (recording([DTENSOR, DDP], 2, [0], [1]), Layout(tp=2)),
+    (recording([DTENSOR, DDP], 8, range(8), [0], range(2), range(4)), Layout(tp=2, dp=4)),
+    (recording([FSDP], 4, range(4)), Layout(dp=4, zero=3)), (recording([FSDP, GATHER], 2), Layout(dp=2, zero=3)),
+    (recording([FSDP, GATHER, DTENSOR], 8), Layout(tp=4, dp=2, zero=3)), (recording([SEND], 4), Layout(pp=4)),
+    (recording(["FSDP::x", GATHER, DTENSOR], 8), Layout(dp=8, zero=3)),
+    (recording([SEND], 4, [1, 3], [0, 2], rank=3), Layout(dp=2, pp=2)),
+    (recording([SEND], 4, [0, 2]), Layout(dp=2, pp=2)),
+    (recording([SEND], 4, [1], range(4), [0, 2], rank=1), Layout(pp=4)),
+    (recording([SEND, DTENSOR], 8, [0, 4], [0, 1]), Layout(tp=2, dp=2, pp=2)),
+    (recording([SEND], 8, [0, 4], [0, 1]), Layout(dp=4, pp=2)),
+    (recording([SEND, DTENSOR], 8, [0, 4]), Layout(dp=4, pp=2)),
+    (recording([SEND, DTENSOR], 12, [0, 5, 6], [0, 1]), Layout(tp=2, dp=2, pp=3)),
+    (recording([SEND, DTENSOR], 6, [0, 1], [0, 5, 3]), Layout(tp=2, pp=3)),
+    (recording([ALL_TO_ALL], 2), Layout(dp=2)),
+    (recording([SEND, DTENSOR], 9, [0, 1], [0, 3, 6]), "groups of 3 and 2 ranks of 9"),
+    (recording([ALL_TO_ALL, "aten::topk"], 1), "experts sharded over ranks"),
+    (recording(["FullyShardedDataParallel.forward"], 8), "FSDP1"),
+    (recording([SEND, "FSDP::x"], 8), "FSDP within a pipeline"),
+    (recording([FSDP, GATHER], 8), "FSDP over 2 of 8 ranks"),
+    (recording([FSDP, GATHER, DTENSOR], 3), "FSDP over 2 of 3 ranks"),
+]  # fmt: skip
 
 
-def test_a_recorded_layout_is_recognized() -> None:
-    assert recorded_layout([recording([], None)]) == Layout() == recorded_layout([recording([DDP, "FSDP::x"], 1)])
-    assert recorded_layout([recording([DDP], 4, 4)]) == Layout(dp=4) == recorded_layout([recording([], 4)])
-    assert recorded_layout([recording([DTENSOR], 4, 4)]) == Layout(tp=4)
-    assert recorded_layout([recording([DTENSOR, DDP], 4, 4)]) == Layout(tp=4)
-    assert recorded_layout([recording([DTENSOR], 4, 4, 2)]) == Layout(tp=4)
-    assert recorded_layout([recording([DTENSOR, DDP], 8, 8, 1, 2, 4)]) == Layout(tp=2, dp=4)
-    assert recorded_layout([recording(["FSDP::all_gather"], 4, 4)]) == Layout(dp=4, zero=3)
-    assert recorded_layout([recording(["FSDP::all_gather", GATHER, DTENSOR], 8)]) == Layout(tp=4, dp=2, zero=3)
-    piped = recording(["c10d::send"], 4)
-    piped.rank, piped.process_groups = 3, {"stages": [1, 3], "others": [0, 2]}
-    assert recorded_layout([piped]) == Layout(dp=2, pp=2)
-    for names, what in (
-        (["FullyShardedDataParallel.forward"], "FSDP1"), (["c10d::send", "FSDP::x"], "FSDP within a pipeline"),
-        (["FSDP::all_gather", GATHER], "FSDP over 2 of 8 ranks"),
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match=f"x: recorded with {what}"):
-            recorded_layout([recording(names, 8)])
+@pytest.mark.parametrize(("trace", "expected"), RECORDED)
+def test_a_recorded_layout_is_recognized(trace: Any, expected: Layout | str) -> None:
+    if isinstance(expected, Layout):
+        assert recorded_layout([trace]) == expected
+    else:
+        with pytest.raises(UsageError, match=f"x: recorded with {expected}"):
+            recorded_layout([trace])
+
+
+def test_calls_that_issue_communication_are_no_barriers() -> None:
+    names = ["c10d::send", "c10d::barrier", "c10d::monitored_barrier", "c10d::send.x", "c10d::recv_"]
+    calls = SimpleNamespace(
+        name=np.array([4, 0, 1, 2, 3, 0, 0, 4]),
+        ts=np.array([5, 4, 4, 4, 4, 4, 1, 2]),
+        end=np.array([9, 8, 8, 8, 8, 8, 7, 10]),
+    )
+    trace: Any = SimpleNamespace(names=names, calls=calls)
+    assert [*recorded_issues(trace, 2, 9)] == [0, 1, 5] and [*recorded_issues(trace, 1, 10)] == [0, 1, 5, 6, 7]

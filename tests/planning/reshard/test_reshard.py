@@ -27,7 +27,7 @@ from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from reshard_truth import ran
-from support import FIXTURES, assert_valid, call, fixture_pair, run, shared_pair, shared_trace
+from support import assert_valid, call, fixture_pair, run, shared_pair, shared_trace
 
 _BATCH = 16
 _EACH = Layout(dp=2, batch=_BATCH, zero=3, fsdp_wrap="each")
@@ -127,36 +127,6 @@ def test_memory_is_that_which_was_allocated(layout: Layout, before: int, step: i
     with `profile_memory` (tools/record_parallel.py otherwise); `before`: parameters, and the buckets of DDP."""
     total = _derived("block.single1", layout).memory[0].total
     assert abs(total / (before + step) - 1) < 0.1
-
-
-def test_states_of_adam_are_sharded_from_zero_1_on_and_parameters_by_zero_3() -> None:
-    document = b"".join(etplus.load(FIXTURES / "batches" / "mlp_w128_d2__b8_t1.json.gz").chunks())
-    trace = read_etplus(document.replace(b"Optimizer.step#SGD", b"Optimizer.step#Adam"))
-    memory = [reshard(trace, Layout(dp=2, zero=zero)).memory[0] for zero in (0, 1, 2, 3)]  # type: ignore[arg-type]
-    assert [round(one.optimizer / memory[0].parameters, 2) for one in memory] == [2, 1, 1, 1]
-    assert [round(one.parameters / memory[0].parameters, 2) for one in memory] == [1, 1, 1, 0.5]
-
-
-def test_sequence_parallelism_divides_norms_and_gathers_for_products() -> None:
-    plain = _derived("block.single1", Layout(tp=2, tp_style="megatron"))
-    divided = _derived("block.single1", Layout(tp=2, tp_style="megatron", sequence_parallel=True))
-    before, after = ran(plain.trace(0)), ran(divided.trace(0))
-    for (name, old), (same, new) in zip(before.work, after.work, strict=True):
-        assert name == same
-        if "layer_norm" in name:
-            assert (new[0][1], old[0][1]) == (16, 32)
-        elif name in ("aten::mm", "aten::addmm") or "attention" in name:
-            assert new == old
-    issued = [issue for issue, *_ in after.comms]
-    assert issued.count("_reduce_scatter_base_") == 8 and issued.count("_allgather_base_") == 12
-    assert issued.count("allreduce_") == 1
-    assert divided.memory[0].activations < plain.memory[0].activations
-
-
-def test_megatron_reduces_the_input_gradient_once_a_block() -> None:
-    styles = {style: _derived("block.single1", Layout(tp=2, tp_style=style)) for style in ("dtensor", "megatron")}  # type: ignore[arg-type]
-    counts = {style: len(ran(job.trace(0)).comms) for style, job in styles.items()}
-    assert counts == {"dtensor": 12, "megatron": 8}
 
 
 def test_ten_thousand_ranks_have_few_representatives() -> None:

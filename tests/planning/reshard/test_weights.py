@@ -8,14 +8,7 @@ from etplus.planning.reshard.buffers import broadcasts, find_buffers, unreached_
 from etplus.planning.reshard.items import Shard
 from etplus.planning.reshard.model import ACCUMULATE, Buffer, Region, Unit, Weights, accumulations
 from etplus.planning.reshard.units import assign_gradients
-from etplus.planning.reshard.weights import (
-    _owners,
-    find_weights,
-    gradients_of,
-    lists_of,
-    make_whole,
-    relate_gathered,
-)
+from etplus.planning.reshard.weights import _owners, find_weights, gradients_of, lists_of, make_whole, relate_gathered
 from made_step_calls import Made, made_model, parameter
 
 
@@ -63,6 +56,14 @@ def test_parameters_are_memory_that_the_optimizer_changes(made: Made) -> None:
     assert gradients == {170: 0, 171: 0, 172: 1, 173: 2}
 
 
+def test_without_updates_parameters_are_what_layers_use(made: Made) -> None:
+    forward = [made.call("aten::linear", [(1, "na"), (21, "ba"), (22, "b")], [(2, "nb")]), made.call("aten::x")]
+    step = made.call("Optimizer.step#SGD.step", [], [], operator=False)
+    found = find_weights([step], SimpleNamespace(extents=made.extents), forward)  # type: ignore[arg-type]
+    assert (found.evidence, found.optimizer, found.by_number.keys()) == ("use", [(step, [])], {21, 22})
+    assert [(one.number, one.shape) for one in found.parameters] == [(0, made.shape("ba")), (1, made.shape("b"))]
+
+
 def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
     shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
     forward = [
@@ -71,13 +72,15 @@ def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
         made.call("aten::mul", [(2, "na"), (63, "ca")], [(3, "na")]), made.call("aten::add", [(3, "na"), (64, "")]),
         made.call("aten::add", [(3, "na"), (65, "na")]),
         made.call("aten::linear", [(3, "na"), (66, "ca")], [(4, "nc")]),
+        made.call("aten::x", [(2, "na"), (2, "na"), (2, "na"), (67, "a")]),
     ]  # fmt: skip
     weights = Weights(by_storage=regions({121: parameter(made, 0, "a"), 122: parameter(made, 1, "a")}))
     found, frozen = find_buffers(weights, forward, {made.of["n"]}, shapes)
-    assert [(one.sizes, one.written) for one in found] == [((), True), ((3,), True), ((3,), True), ((5, 3), False)]
+    written = [((), True), ((3,), True), ((3,), True), ((5, 3), False), ((3,), False)]
+    assert [(one.sizes, one.written) for one in found] == written
     assert [(one.number, one.shape, one.storage) for one in frozen] == [(0, made.shape("ca"), 166)]
     weights.freeze(frozen)
-    assert list(weights.read(forward[-1])) == frozen and not list(weights.taken(forward[-1]))
+    assert list(weights.read(forward[-2])) == frozen and not list(weights.taken(forward[-2]))
 
 
 def test_a_constant_with_the_number_of_samples_is_a_buffer_if_it_stays(made: Made) -> None:
