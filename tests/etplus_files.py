@@ -14,16 +14,9 @@ from support import Document, linked
 
 DLRM = tuple(f"gpu-pairs/dlrm.rank{rank}" for rank in range(4))
 PAIRS = (
-    "demo/train_cpu",
-    "pairs/gpu_shaped_from_cpu",
-    "pairs/two_threads",
-    "gpu-pairs/resnet103",
-    "gpu-pairs/linear",
-    "gpu-pairs/simple_add",
-    *DLRM,
-    "cpu-pairs/ddp_same.rank0",
-    "cpu-pairs/weird_names",
-)
+    "demo/train_cpu", "pairs/gpu_shaped_from_cpu", "pairs/two_threads", "gpu-pairs/resnet103", "gpu-pairs/linear",
+    "gpu-pairs/simple_add", *DLRM, "cpu-pairs/ddp_same.rank0", "cpu-pairs/weird_names",
+)  # fmt: skip
 """Pairs of `fixtures/` and, where they are at hand, of shared/traces."""
 
 

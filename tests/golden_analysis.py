@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from etplus.analysis.device_gaps import longest_gaps
 from etplus.analysis.event_frames import event_frame, op_frame
 from etplus.analysis.event_relations import backward_of, relations_of
 from etplus.analysis.findings import Case, Findings, changes, find_findings
+from etplus.analysis.findings.builtin import detectors
 from etplus.analysis.job_diff import JobDifference, compared_rank, job_difference
 from etplus.analysis.place_diff import line_rows, path_rows
 from etplus.analysis.storages import storages_of
@@ -31,6 +33,7 @@ from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, RANDOM_HOST_JOBS
 from made_jobs import JOBS, Rank, ddp
 from made_jobs import Job as MadeJob
+from random_job import RANDOM_JOBS
 from random_program import random_programs
 from random_step import random_step
 from served import Batch, serve
@@ -45,10 +48,11 @@ RECORDED = ("attention", "item", "optimizer", "recomputation")
 RANDOM = tuple(f"random {seed}" for seed in range(4))
 PROGRAMS = tuple(f"program {seed}" for seed in range(10))
 COMPARED = ("serving", "straggler", *RECORDED, *GPU_PAIRS, *RANDOM, *PROGRAMS)
-CASES = ("pair", "kineto", "tf32", "slow_rank", "host ddp", "pipeline", *COMPARED)
+CASES = ("pair", "kineto", "tf32", "slow_rank", "host ddp", "pipeline", *RANDOM_HOST_JOBS, *RANDOM_JOBS, *COMPARED)
 PAGES = ("pair", "tf32", "slow_rank", "serving", "item", *list(GPU_PAIRS)[:2])
 
 
+_SAID = ("title", "advice", "check")
 _LEFT_OUT = ("hint", "doc", "version", "tool_version")
 PREFILL, DECODE = Batch(prefill=[(64, 64), (16, 80)]), Batch(decode=[(1, 65), (1, 81), (1, 9)])
 
@@ -70,6 +74,9 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
         return _linked(JOB_PAIRS[name][after])
     if name in JOBS:
         return _linked(JOBS[name])
+    if name in RANDOM_JOBS:
+        texts = RANDOM_JOBS[name].texts(waits=True, network=Network(bandwidth=20, latency=8_000))
+        return [link(*pair) for pair in texts]
     if name in RANDOM_HOST_JOBS:
         return [link(*texts) for texts in RANDOM_HOST_JOBS[name].texts(network=Network(bandwidth=1, latency=1000))]
     if name.startswith("host "):
@@ -93,10 +100,21 @@ def _linked(job: MadeJob) -> list[Trace]:
 
 
 @cache
-def _analyzed(name: str, after: bool = False) -> tuple[list[Analysis], Findings]:
+def _case(name: str, after: bool = False) -> Case:
     traces = traces_of(name, after)
-    analyses = [analyze(trace) for trace in traces]
-    return analyses, find_findings(Case(traces, analyses=analyses))
+    return Case(traces, analyses=[analyze(trace) for trace in traces])
+
+
+@cache
+def _analyzed(name: str, after: bool = False) -> tuple[Sequence[Analysis], Findings]:
+    case = _case(name, after)
+    return case.analyses, find_findings(case)
+
+
+def candidates(case: Case) -> list[dict[str, Any]]:
+    """What the detectors find, before replays decide what is reported."""
+    found = (asdict(one) for find in detectors().values() for one in find(case))
+    return [{key: value for key, value in one.items() if key not in _SAID} for one in found]
 
 
 @cache
@@ -109,6 +127,7 @@ def analysis_lines(name: str) -> list[str]:
     """Tables, frames and findings of the traces, and the comparison with the traces after the change."""
     analyses, findings = _analyzed(name)
     lines = list(flat("findings", findings.to_dict()))
+    lines += flat("candidates", candidates(_case(name)) if findings.base else [])
     for analysis in analyses:
         trace = analysis.trace
         lines += flat("analysis", json_of(analysis))

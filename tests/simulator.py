@@ -97,13 +97,9 @@ def job_makespan_ns(
 
 
 def simulate(
-    job: ChakraSet,
-    network: Network | None = None,
-    *,
-    streams: bool = False,
-    length: Length = _measured,
+    job: ChakraSet, network: Network | None = None, *, streams: bool = False, length: Length = _measured,
     world: int | None = None,
-) -> dict[int, Times]:
+) -> dict[int, Times]:  # fmt: skip
     """Simulate a job.
 
     The k-th collective of a group on one rank is the k-th on the others; the transfer begins when all ranks have issued

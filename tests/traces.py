@@ -10,18 +10,10 @@ from support import linked, shared_trace
 
 GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
 REAL = (
-    "gpu-kineto/h100_bert",
-    "gpu-kineto/mi300_bert",
-    "gpu-kineto/mi250_minitoy",
-    "gpu-kineto/alexnet",
-    "gpu-pairs/resnet103.kineto",
-    "gpu-pairs/linear.kineto",
-    "gpu-pairs/dlrm.rank0.kineto",
-    "linked gpu-pairs/resnet103",
-    "linked gpu-pairs/linear",
-    "linked gpu-pairs/dlrm.rank0",
-    f"linked {GPU_SHAPED}",
-)
+    "gpu-kineto/h100_bert", "gpu-kineto/mi300_bert", "gpu-kineto/mi250_minitoy", "gpu-kineto/alexnet",
+    "gpu-pairs/resnet103.kineto", "gpu-pairs/linear.kineto", "gpu-pairs/dlrm.rank0.kineto",
+    "linked gpu-pairs/resnet103", "linked gpu-pairs/linear", "linked gpu-pairs/dlrm.rank0", f"linked {GPU_SHAPED}",
+)  # fmt: skip
 """Kineto traces alone, and pairs, linked; those that are not in `fixtures/` are skipped where they are not at hand."""
 
 

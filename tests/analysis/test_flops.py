@@ -35,16 +35,7 @@ def test_bytes_of_operators() -> None:
     ],
 )  # fmt: skip
 def test_arguments_that_make_no_sense_have_no_count(call: Signature) -> None:
-    for name in (
-        "mm",
-        "matmul",
-        "addmm",
-        "bmm",
-        "linear",
-        "_flash_attention_forward",
-        "_flash_attention_backward",
-        "add",
-    ):
+    for name in "mm matmul addmm bmm linear _flash_attention_forward _flash_attention_backward add".split():
         assert flops(f"aten::{name}", call) is None
     for name in ("convolution", "convolution_backward", "cudnn_convolution_backward_weight", "conv_transpose2d"):
         assert (flops(f"aten::{name}", call) or 0) >= 0

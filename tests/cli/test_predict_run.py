@@ -30,15 +30,9 @@ def test_the_first_line_has_the_prediction_and_its_interval() -> None:
 
 def test_all_tables_of_a_prediction() -> None:
     lines = [" ".join(line.split()) for line in _full(prediction(without_waiting=(3_000, 2_000)), 200).splitlines()]
-    for line in (
-        "predicted 1,500.0 +50.00%",
-        "80% from 750.0 -25.00%",
-        "to 1,250.0 +25.00%",
-        "measured 1,000.0",
-        "recorded again 2,000.0 +100.00%",
-        "predicted without waiting for other ranks 3.0 +50.00%",
-    ):
-        assert line in lines
+    expected = ["predicted 1,500.0 +50.00%", "80% from 750.0 -25.00%", "to 1,250.0 +25.00%", "measured 1,000.0"]
+    expected += ["recorded again 2,000.0 +100.00%", "predicted without waiting for other ranks 3.0 +50.00%"]
+    assert set(expected) <= set(lines)
 
 
 def test_operators_beyond_the_screen_are_counted() -> None:

@@ -71,14 +71,10 @@ def test_no_edge_against_the_measured_order() -> None:
         ([10, 20, 30], [40, 41], [(1, 40), (2, 41)]),  # the last ones; streams cover the first
         ([10, 20, 30], [40, 41, 42, 43], [(0, 40), (1, 41), (2, 42)]),
         ([10, 20, 30], [15, 40], [(0, 15), (2, 40)]),  # those between two launches are for what came before
-        ([10, 20, 30], [5], []),
-        ([10, 20, 30], [10], []),
-        ([10, 20, 30], [11], [(0, 11)]),
-        ([10, 20, 30], [15, 16, 40], [(0, 15), (2, 40)]),
-        ([], [5], []),
-        ([10], [], []),
+        ([10, 20, 30], [5], []), ([10, 20, 30], [10], []), ([10, 20, 30], [11], [(0, 11)]),
+        ([10, 20, 30], [15, 16, 40], [(0, 15), (2, 40)]), ([], [5], []), ([10], [], []),
     ],
-)
+)  # fmt: skip
 def test_waits_of_a_thread_are_for_its_collectives_in_order(
     launches: list[int], waits: list[int], found: list[tuple[int, int]]
 ) -> None:

@@ -39,14 +39,9 @@ def calls_of(
     nodes = nodes_of(*threads, seq=seq, parent=parent)
     starts = column(ts) if ts else 10 * np.arange(len(nodes))
     return CpuCalls(
-        np.arange(len(nodes)),
-        nodes.parent,
-        nodes.thread,
-        starts,
-        column(end) if end else starts + 5,
-        nodes.name,
+        np.arange(len(nodes)), nodes.parent, nodes.thread, starts, column(end) if end else starts + 5, nodes.name,
         nodes.seq,
-    )
+    )  # fmt: skip
 
 
 def links(found: Match) -> list[tuple[int, int]]:

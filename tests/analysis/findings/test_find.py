@@ -14,18 +14,9 @@ import etplus
 import numpy as np
 import pytest
 from etplus import build_graph, fit_constants, replay
-from etplus.analysis.findings import (
-    Candidate,
-    Case,
-    Evidence,
-    Intervention,
-    Where,
-    builtin,
-    find,
-    find_findings,
-    where_of,
-)
+from etplus.analysis.findings import Candidate, Case, Evidence, Intervention, Where, builtin, find, where_of
 from etplus.analysis.findings.case import worst_rank
+from etplus.analysis.findings.find import find_findings
 from etplus.analysis.findings.places import place_of
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError

@@ -1,6 +1,7 @@
 """Loops of small operators: found where the ET proves that rounds do not depend on each other, and only there."""
 
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,71 +17,39 @@ from made_traces import MadeDevice
 ROUNDS = 40
 
 
-def _shaped(rank: Rank) -> None:
-    for node in rank.nodes:
-        for side in ("inputs", "outputs"):
-            node[side]["shapes"] = [[32, 32]] * len(node[side]["values"])
+def _program(names: str, reads: Sequence[str], writes: str) -> Callable[[Rank], Play]:
+    """Rounds of operators on tensors; `{0}` is the number of the round, `{1}` that of the next one."""
+
+    def run(rank: Rank) -> Play:
+        for number in range(ROUNDS):
+            tensors = [rank.tensor(name.format(number, number + 1)) for name in (*reads, writes)]
+            for name in names.split():
+                rank.compute(f"aten::{name}", 3000, tensors[:-1], tensors[-1:])
+        for node in rank.nodes:
+            for side in ("inputs", "outputs"):
+                node[side]["shapes"] = [[32, 32]] * len(node[side]["values"])
+        yield from ()
+
+    return run
 
 
-def _experts(rank: Rank) -> Play:
-    """Products of each expert's own tokens."""
-    for number in range(ROUNDS):
-        reads = [rank.tensor(f"x{number}"), rank.tensor(f"w{number}")]
-        rank.compute("aten::mm", 3000, reads, [rank.tensor(f"y{number}")])
-    _shaped(rank)
-    yield from ()
+_EXPERTS = _program("mm", ["x{0}", "w{0}"], "y{0}")
+_LAYERS = _program("mm", ["x{0}", "w{0}"], "x{1}")
+_AVERAGES = _program("mul_ add_", ["mean{0}", "w{0}"], "mean{0}")
+_FOUR, _FIVE = (_program(f"mul_ add_ div_ sub_{last}", ["mean{0}"], "mean{0}") for last in ("", " neg_"))
+_ONE_SUM = _program("add_", ["total", "w{0}"], "total")
 
 
-def _layers(rank: Rank) -> Play:
-    """The same products, each of what the one before has made."""
-    for number in range(ROUNDS):
-        reads = [rank.tensor(f"x{number}"), rank.tensor(f"w{number}")]
-        rank.compute("aten::mm", 3000, reads, [rank.tensor(f"x{number + 1}")])
-    _shaped(rank)
-    yield from ()
-
-
-def _averages(rank: Rank) -> Play:
-    """Moving averages of weights, in place."""
-    for number in range(ROUNDS):
-        mean, weight = rank.tensor(f"mean{number}"), rank.tensor(f"w{number}")
-        rank.compute("aten::mul_", 3000, [mean], [mean])
-        rank.compute("aten::add_", 3000, [mean, weight], [mean])
-    _shaped(rank)
-    yield from ()
-
-
-def _four(rank: Rank, last: str = "aten::sub_") -> Play:
-    """The longest round that is looked for."""
-    for number in range(ROUNDS):
-        mean = rank.tensor(f"mean{number}")
-        for name in ("aten::mul_", "aten::add_", "aten::div_", last):
-            rank.compute(name, 3000, [mean], [mean])
-    _shaped(rank)
-    yield from ()
-
-
-def _one_sum(rank: Rank) -> Play:
-    """Everything is added to one tensor."""
-    for number in range(ROUNDS):
-        total, weight = rank.tensor("total"), rank.tensor(f"w{number}")
-        rank.compute("aten::add_", 3000, [total, weight], [total])
-    _shaped(rank)
-    yield from ()
-
-
-def _trace(program: object, folder: Path) -> Trace:
-    (pair,) = Job(program, 1).write(folder)  # type: ignore[arg-type]
-    return link(*pair)
+def _trace(program: Callable[[Rank], Play]) -> Trace:
+    return link(*Job(program, 1).texts()[0])
 
 
 @pytest.mark.parametrize(
-    ("program", "period"), [(_experts, 1), (_averages, 2), (_four, 4), (_layers, None), (_one_sum, None)]
-)  # fmt: skip
-def test_only_rounds_that_need_nothing_of_each_other_are_a_loop(
-    program: object, period: int | None, tmp_path: Path
-) -> None:
-    (loops,) = operator_loops(Case([_trace(program, tmp_path)]))
+    ("program", "period"),
+    [(_EXPERTS, 1), (_AVERAGES, 2), (_FOUR, 4), (_FIVE, None), (_LAYERS, None), (_ONE_SUM, None)],
+)
+def test_only_rounds_that_need_nothing_of_each_other_are_a_loop(program: Any, period: int | None) -> None:
+    (loops,) = operator_loops(Case([_trace(program)]))
     assert [(loop.period, loop.rounds) for loop in loops] == ([] if period is None else [(period, ROUNDS)])
 
 
@@ -91,8 +60,8 @@ def test_without_an_et_nothing_is_known_of_rounds() -> None:
     assert operator_loops(Case([device.trace()])) == ((),)
 
 
-def test_the_gain_is_what_one_operator_leaves_of_the_loop(tmp_path: Path) -> None:
-    found = find_findings(Case([_trace(_experts, tmp_path)]))
+def test_the_gain_is_what_one_operator_leaves_of_the_loop() -> None:
+    found = find_findings(Case([_trace(_EXPERTS)]))
     finding = next(one for one in found if one.id == "small-operators")
     assert finding.gain is not None and 0.6 * found.makespan_ns < finding.gain.ns < found.makespan_ns
     assert f"{ROUNDS} times in a row" in finding.title and "torch.bmm" in finding.advice
@@ -115,8 +84,8 @@ def test_float64_is_a_finding_and_float32_is_none() -> None:
     assert double.evidence[0].value == 8 * 400_000
 
 
-def test_every_item_is_there_once(tmp_path: Path) -> None:
-    (items,) = work_items(Case([_trace(_averages, tmp_path)]))
+def test_every_item_is_there_once() -> None:
+    (items,) = work_items(Case([_trace(_AVERAGES)]))
     gpu = items.trace.gpu
     assert sorted(items.event.tolist()) == list(range(len(gpu))) and items.total_ns == int(gpu.dur.sum())
     assert np.all(np.diff(items.first) > 0)
