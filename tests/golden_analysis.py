@@ -6,10 +6,11 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import etplus
 import numpy as np
@@ -19,8 +20,7 @@ from etplus.analysis.counters import counters, drawn
 from etplus.analysis.device_gaps import longest_gaps
 from etplus.analysis.event_frames import event_frame, op_frame
 from etplus.analysis.event_relations import backward_of, relations_of
-from etplus.analysis.findings import Case, Findings, changes, find_findings
-from etplus.analysis.findings.builtin import detectors
+from etplus.analysis.findings import Case, Findings, changes, find, find_findings
 from etplus.analysis.job_diff import JobDifference, compared_rank, job_difference
 from etplus.analysis.place_diff import line_rows, path_rows
 from etplus.analysis.storages import storages_of
@@ -65,6 +65,8 @@ class _SlowRank(Rank):
 @cache
 def traces_of(name: str, after: bool = False) -> list[Trace]:
     """The traces of a case, one per rank, without the names of their files; `after` is the other side of a change."""
+    if after and name.startswith(("host", "pipe")):
+        return traces_of(name, False)
     if name in ("pair", "kineto"):
         et, kineto = map(plain, fixture_pair("pairs/gpu_shaped_from_cpu"))
         return [link(et if name == "pair" else None, kineto)]
@@ -75,7 +77,9 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
     if name in JOBS:
         return _linked(JOBS[name])
     if name in RANDOM_JOBS:
-        texts = RANDOM_JOBS[name].texts(waits=True, network=Network(bandwidth=20, latency=8_000))
+        texts = RANDOM_JOBS[f"job {(int(name[4:]) + 3 * after) % 6}"].texts(
+            waits=True, network=Network(bandwidth=20, latency=8_000)
+        )
         return [link(*pair) for pair in texts]
     if name in RANDOM_HOST_JOBS:
         return [link(*texts) for texts in RANDOM_HOST_JOBS[name].texts(network=Network(bandwidth=1, latency=1000))]
@@ -100,21 +104,21 @@ def _linked(job: MadeJob) -> list[Trace]:
 
 
 @cache
-def _case(name: str, after: bool = False) -> Case:
-    traces = traces_of(name, after)
-    return Case(traces, analyses=[analyze(trace) for trace in traces])
+def _analyses(name: str, after: bool = False) -> list[Analysis]:
+    return [analyze(trace) for trace in traces_of(name, after)]
 
 
 @cache
-def _analyzed(name: str, after: bool = False) -> tuple[Sequence[Analysis], Findings]:
-    case = _case(name, after)
-    return case.analyses, find_findings(case)
+def _found(name: str) -> tuple[Findings, list[dict[str, Any]]]:
+    return found_in(Case(traces_of(name, False), analyses=_analyses(name)))
 
 
-def candidates(case: Case) -> list[dict[str, Any]]:
-    """What the detectors find, before replays decide what is reported."""
-    found = (asdict(one) for find in detectors().values() for one in find(case))
-    return [{key: value for key, value in one.items() if key not in _SAID} for one in found]
+def found_in(case: Case) -> tuple[Findings, list[dict[str, Any]]]:
+    """The findings, and what the detectors found before replays decided what is reported."""
+    with patch.object(find, "priced", wraps=find.priced) as priced:
+        findings = find_findings(case)
+    found = [asdict(one) for call in priced.call_args_list for one in call.args[1]]
+    return findings, [{key: value for key, value in one.items() if key not in _SAID} for one in found]
 
 
 @cache
@@ -125,10 +129,10 @@ def _compared_jobs(name: str) -> JobDifference:
 
 def analysis_lines(name: str) -> list[str]:
     """Tables, frames and findings of the traces, and the comparison with the traces after the change."""
-    analyses, findings = _analyzed(name)
+    analyses, (findings, candidates) = _analyses(name), _found(name)
     lines = list(flat("findings", findings.to_dict()))
-    lines += flat("candidates", candidates(_case(name)) if findings.base else [])
-    for analysis in analyses:
+    lines += flat("candidates", candidates)
+    for analysis in analyses[:2]:
         trace = analysis.trace
         lines += flat("analysis", json_of(analysis))
         lines += flat("counters", drawn(counters(trace, analysis.memory), trace.span.start, 20))
@@ -140,14 +144,14 @@ def analysis_lines(name: str) -> list[str]:
     for by in TOP_BY:
         lines += flat(f"top {by}", [row.plain() for row in top_table(analyses, by)])
     if name in COMPARED:
-        a, b = analyses[0], _analyzed(name, True)[0][0]
+        a, b = analyses[0], _analyses(name, True)[0]
         lines += flat("changes", changes(a, b).to_dict())
         lines += flat(
             "lines", [row.plain() for row in line_rows(a, b, per_iteration=bool(a.iterations and b.iterations))]
         )
         lines += flat("paths", [row.plain() for row in path_rows(a, b, per_iteration=False)])
     if len(analyses) > 1:
-        summary = Job(traces_of(name)).summary()
+        summary = Job(traces_of(name, False)).summary()
         lines += [line for key, table in summary.tables.items() for line in flat(key, [row.plain() for row in table])]
         lines += flat("jobs", _compared_jobs(name).to_dict())
     return lines
@@ -156,12 +160,12 @@ def analysis_lines(name: str) -> list[str]:
 def finding_lines(_: str) -> list[str]:
     """The findings of every recorded program before its change."""
     names = sorted(path.name for path in (FIXTURES / "findings").iterdir() if path.is_dir() and path.name != "bucket")
-    return [line for name in names for line in flat(name, find_findings(Case(traces_of(name))).to_dict())]
+    return [line for name in names for line in flat(name, _found(name)[0].to_dict())]
 
 
 def report_lines(name: str) -> list[str]:
     """The data of the pages, and each text on 80 columns."""
-    analyses, findings = _analyzed(name)
+    analyses, (findings, _) = _analyses(name), _found(name)
     page, _ = ranks_html(analyses, len(analyses))
     lines = list(flat("page", _data(page)))
     lines += flat("columns", page_columns()) if name == "pair" else []
@@ -171,7 +175,7 @@ def report_lines(name: str) -> list[str]:
         texts += [report_text.text_of(analysis, 100), analysis_screen.render(analysis, findings)]
     texts.append(analysis_screen.table_of_rows([analysis_screen.row_of(one, findings) for one in analyses], 80))
     if name != "pair" and name != "tf32":
-        a, b = analyses[0], _analyzed(name, True)[0][0]
+        a, b = analyses[0], _analyses(name, True)[0]
         changed = changes(a, b)
         lines += flat("diff", _data(diff_html(changed, a, b, "a.json b.json")))
         texts += [diff_text.render(changed, shell="a.json b.json"), diff_text.render_full(changed)]

@@ -10,9 +10,8 @@ from typing import Any
 
 import etplus
 from etplus.analysis.findings import Case, Findings, TraceChanges
-from etplus.analysis.findings import find_findings as find
 from etplus.trace.trace import Trace
-from golden_analysis import candidates, digest, flat
+from golden_analysis import digest, flat, found_in
 from support import ROOT, plain
 
 FILE = ROOT / "tests" / "golden" / "findings" / "made.txt.gz"
@@ -22,8 +21,8 @@ _written: dict[str, list[str]] = {}
 
 def find_findings(case: Case) -> Findings:
     """The findings of a case, after a comparison with those that the file has for such traces."""
-    found = find(case)
-    _compare(case.traces, found.to_dict() | {"candidates": candidates(case) if found.base else []})
+    found, candidates = found_in(case)
+    _compare(case.traces, found.to_dict() | {"candidates": candidates})
     return found
 
 

@@ -85,4 +85,4 @@ def _collectives(rng: Random, rank: Rank) -> Play:
         rank.wait(work, python=rng.random() < 0.5)
 
 
-RANDOM_JOBS = {f"job {seed}": Job(partial(_program, seed), 1 + seed % 3, of=_RandomRank) for seed in range(8)}  # type: ignore[arg-type]
+RANDOM_JOBS = {f"job {seed}": Job(partial(_program, seed), 1 + seed % 3, of=_RandomRank) for seed in range(6)}  # type: ignore[arg-type]
