@@ -83,14 +83,11 @@ def node(number: int, name: str, given: list[list[Any]], made: list[list[Any]], 
 def test_storages_whose_ids_are_used_again_and_nested_makers() -> None:
     weight, first, second, result = tensor(90, 9, 256), tensor(50, 5, 100), tensor(51, 5, 300), tensor(70, 7, 128)
     nodes = [
-        node(10, "aten::relu", [weight], [first]),
-        node(11, "aten::sum", [first], []),
-        node(12, "aten::linear", [weight], [second]),
-        node(13, "aten::mm", [weight], [second], parent=12),
-        node(14, "aten::addmm", [second], [result]),
-        node(15, "aten::copy_", [result], [result], parent=14),
+        node(10, "aten::relu", [weight], [first]), node(11, "aten::sum", [first], []),
+        node(12, "aten::linear", [weight], [second]), node(13, "aten::mm", [weight], [second], parent=12),
+        node(14, "aten::addmm", [second], [result]), node(15, "aten::copy_", [result], [result], parent=14),
         node(16, "aten::mul", [result], []),
-    ]
+    ]  # fmt: skip
     times = {10: (0, 8), 11: (10, 5), 12: (20, 20), 13: (25, 10), 14: (50, 20), 15: (55, 5), 16: (80, 10)}
     names = {one["id"]: one["name"] for one in nodes}
     events = [op(names[k], *times[k], args={"Record function id": k, "Ev Idx": k}) for k in times]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from etplus import link
 from etplus.analysis.origins import source_table
-from etplus.trace.stacks import COMPILED, is_own_file, own_by
+from etplus.trace.stacks import is_own_file, own_by
 from made_traces import frame, kernel, kineto_of, launch, op, program
 from support import call
 
@@ -30,18 +30,6 @@ def test_totals_count_a_line_once() -> None:
     assert {line: (row.device_self_ns, row.device_total_ns) for line, row in rows.items()} == {
         6: (40_000, 40_000), 2: (0, 40_000)
     }  # fmt: skip
-
-
-def test_a_fused_event_counts_to_each_line() -> None:
-    trace = link(None, kineto_of(program({7: ("aten::mm", 30)})))
-    row = int(trace.gpu.source[0])
-    lines = [["train.py(7): a"], ["train.py(8): b"], ["train.py(9): c"]]
-    fused = trace.with_(stacks=trace.stacks.with_stacks({row: lines}, COMPILED))
-    assert [(found.line, found.device_self_ns) for found in source_table(fused) if found.launches] == [
-        (7, 10_000), (8, 10_000), (9, 10_000)
-    ]  # fmt: skip
-    assert [line.line for line in fused.kernels[0].sources] == [7, 8, 9]
-    assert fused.stacks.evidence_of(row) == "compiled code"
 
 
 def test_phases_by_what_the_calls_say() -> None:
