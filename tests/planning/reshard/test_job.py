@@ -1,11 +1,13 @@
 """Jobs in another layout, on made calls: memory that lives, what could not be derived, groups of more ranks."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from etplus.planning.reshard import job as module
+from etplus.planning.reshard.clipping import Clipping
 from etplus.planning.reshard.derivation import Derivation, derive
 from etplus.planning.reshard.items import CommOp
 from etplus.planning.reshard.job import NotDerived, Resharded, not_derived
@@ -75,6 +77,9 @@ def test_communication_that_is_not_known(made: Made) -> None:
         return [(row.what, row.count) for row in not_derived(derivation)]
 
     assert listed(fsdp) == [("FSDP units", 1)] * 2 and listed(ddp) == []
+    clipping = Clipping(joined=frozenset({7, 8}), scaled=frozenset({9}))
+    sharded = derive(model, Plan((), ()), Layout(dp=2, zero=1), Layout())
+    assert listed(replace(sharded, clipping=clipping)) == [("clipping", 2), ("gradient scaling", 1)]
     assert len(assumptions(fsdp)) == 2 and [line.split()[0] for line in assumptions(ddp)] == ["the", "tensors"]
     model.inferred = [Buffer((4,), "float32", 4, False), Buffer((), "int64", 8, True)]
     assert "constants read in forward are treated as buffers, not frozen parameters: 1" in assumptions(fsdp)

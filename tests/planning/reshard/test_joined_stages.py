@@ -58,16 +58,6 @@ def test_one_rank_runs_what_one_rank_ran() -> None:
     assert not found.doubts and found.derivation.rank_batch == 6
 
 
-def test_every_microbatch_is_divided_by_its_sequence() -> None:
-    found = _derived("gpt.pp3", Layout(tp=2, tp_style="megatron", sequence_parallel=True))
-    assert found.derivation.microbatches == 3
-    run = ran(found.trace(0))
-    comms = [comm for comm in run.comms if comm[0] in ("_allgather_base_", "_reduce_scatter_base_")]
-    assert comms and comms == comms[: len(comms) // 3] * 3
-    norms = [shapes[0] for name, shapes in run.work if name == "aten::native_layer_norm"]
-    assert set(norms) == {(2, 6, 32)} and len(norms) == 3 * 3
-
-
 def test_the_joined_program_follows_tensors_from_stage_to_stage() -> None:
     joined = join_stages(_ranks("gpt.pp3"), Layout(pp=3))
     assert_valid(joined.trace.to_dict())
