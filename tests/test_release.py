@@ -54,6 +54,16 @@ def test_no_document_promises_a_package_that_is_not_published() -> None:
     assert [path.name for path in documents if promise.search(path.read_text())] == []
 
 
+def test_contributing_lists_every_module_once_and_only_files_that_exist() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    tables = re.findall(r"(?m)^\|in `(.+)`\|.*\n((?:\|.*\n)+)", page)
+    listed = [ROOT / at / name for at, rows in tables for name in re.findall(r"(?m)`([\w/.]+)`(?=.*\|.+\|$)", rows)]
+    modules = {*ROOT.glob("report/page/src/**/*.js")}.union(*((ROOT / at).rglob("[!_]*.py") for at, _ in tables))
+    assert len(listed) == len({*listed}) and modules <= {*listed} and all(path.exists() for path in listed)
+    others = [name for name in re.findall(r"`(\S+\.(?:py|js))`", page) if not any(path.match(name) for path in listed)]
+    assert all((ROOT / name).exists() for name in others)
+
+
 def test_the_citation_is_of_this_version_and_its_date() -> None:
     text = (ROOT / "CITATION.cff").read_text()
     dated = re.search(rf"^## \[{re.escape(__version__)}\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
