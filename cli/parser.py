@@ -264,8 +264,7 @@ def _add_options(parser: _Parser, name: str) -> None:
 
 def command_named(name: str) -> Command:
     if name in COMMANDS or name in TASKS:
-        module: Any = import_module(f".{name.replace(' ', '_')}", __package__)
-        return module  # type: ignore[no-any-return]
+        return import_module(f".{name.replace(' ', '_')}", __package__)
     return _Other(_others()[name])
 
 

@@ -188,8 +188,7 @@ def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bo
     """For each time, return True if operators (the edges in `work`) fill most of the following `_MOMENT_NS`."""
     until = done.time[done.graph.edges.target[work]]
     busy = union(until - done.lag[work], until)
-    found: npt.NDArray[np.bool_] = busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2
-    return found
+    return busy.between(times, times + _MOMENT_NS) > _MOMENT_NS // 2
 
 
 def sized_by(agreement: Agreement, network: Network) -> Agreement:

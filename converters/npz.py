@@ -111,8 +111,7 @@ def _edges(trace: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
     callers = np.stack([node[called], node[trace.nodes.parent_row[called]]], axis=1)
     pairs = np.concatenate([np.stack([node[target], node[source]], axis=1), callers])
     pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 0] != pairs[:, 1])]
-    unique: npt.NDArray[np.int32] = np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)
-    return unique
+    return np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)
 
 
 def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:

@@ -71,8 +71,7 @@ def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np
     np.minimum.at(first, lane[rows], rows)
     np.maximum.at(last, lane[rows], rows)
     row = np.arange(len(thread))
-    between: npt.NDArray[np.bool_] = (row > first[lane]) & (row < last[lane])
-    return between
+    return (row > first[lane]) & (row < last[lane])
 
 
 def _numbers(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:

@@ -80,8 +80,7 @@ class Numbering:
     def edges(self, table: IntColumn) -> IntColumn:
         source, target, kind = self.id[table[:, 0]], self.id[table[:, 1]], table[:, 2]
         order = np.lexsort((kind, target, source))
-        edges: IntColumn = np.stack([source, target, kind], axis=1)[order]
-        return edges
+        return np.stack([source, target, kind], axis=1)[order]
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:

@@ -159,8 +159,7 @@ def blocking_calls(trace: Trace, communicating: IntColumn) -> IntColumn:
     waits = waits[np.argsort(trace.nodes.ts[waits], kind="stable")]
     at = np.searchsorted(trace.nodes.ts[waits], trace.nodes.end[runs], side="right") - 1
     pairs = np.stack([runs[at >= 0], waits[at[at >= 0]]], axis=1)
-    ended: IntColumn = pairs[trace.nodes.end[pairs[:, 0]] <= trace.nodes.end[pairs[:, 1]]]
-    return ended
+    return pairs[trace.nodes.end[pairs[:, 0]] <= trace.nodes.end[pairs[:, 1]]]
 
 
 def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
@@ -173,8 +172,7 @@ def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
     if not len(runs):
         return rows[:0]
     inside = (at >= 0) & (trace.nodes.end[rows] <= until[at])
-    found: IntColumn = rows[~np.isin(trace.nodes.thread[rows], trace.nodes.thread[rows[~inside]])]
-    return found
+    return rows[~np.isin(trace.nodes.thread[rows], trace.nodes.thread[rows[~inside]])]
 
 
 def issuing_calls(trace: Trace, communicating: IntColumn) -> dict[int, int]:

@@ -107,8 +107,7 @@ def undisturbed_lags(graph: ReplayGraph) -> IntColumn:
     if graph.shared is not None and graph.shared.slowdown > 1:
         plain = plain_work(graph)
         lag[np.fromiter(plain, np.int64, len(plain))] *= np.fromiter(plain.values(), np.float64, len(plain))
-    undisturbed: IntColumn = np.rint(lag).astype(np.int64)
-    return undisturbed
+    return np.rint(lag).astype(np.int64)
 
 
 def transfer_edges(graph: ReplayGraph) -> IntColumn:

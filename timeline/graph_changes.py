@@ -49,8 +49,7 @@ def scale(
 
 
 def of_their_ranks(graph: ReplayGraph, rows: Rows) -> Rows:
-    rows_of_ranks: Rows = mask_at(len(graph.traces), graph.rank_of_row[rows])[graph.rank_of_row]
-    return rows_of_ranks
+    return mask_at(len(graph.traces), graph.rank_of_row[rows])[graph.rank_of_row]
 
 
 def remove(graph: ReplayGraph, rows: Rows) -> Change:
@@ -69,8 +68,7 @@ def _around_recomputed(graph: ReplayGraph, rows: Rows) -> IntColumn:
     if not recomputed.any():  # return early for most traces, because visiting all edges is slow
         return np.empty(0, np.int64)
     touches = recomputed[graph.row[edges.source]] | recomputed[graph.row[edges.target]]
-    around: IntColumn = np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
-    return around
+    return np.flatnonzero((edges.kind == HOST) & (phase[edges.owner] == BACKWARD) & touches)
 
 
 def _edges_before(graph: ReplayGraph, rows: Rows, *kinds: int) -> IntColumn:

@@ -62,8 +62,7 @@ class GraphEvents:
         return self.trace.nodes.lane_order(self.trace.nodes.stream_lane, rows, nested=False)
 
     def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
-        lag: IntColumn = self.measured[target] - self.measured[source]
-        return lag
+        return self.measured[target] - self.measured[source]
 
     def edges(self, kind: int, source: IntColumn, target: IntColumn, *, capped: bool = False) -> Edges:
         return Edges.of(kind, source, target, self.between(source, target), capped=capped)

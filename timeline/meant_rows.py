@@ -99,8 +99,7 @@ def _within(trace: Trace, part: Within) -> Rows:
             return _coded(step_of_row(trace), steps)
     window, start, end = parse_window(part.value), nodes.ts - nodes.span.start, nodes.end - nodes.span.start
     began = np.where(nodes.kind == GPU, start, end) >= window.start
-    rows: Rows = nodes.timed & (start < window.end) & began
-    return rows
+    return nodes.timed & (start < window.end) & began
 
 
 def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:

@@ -170,8 +170,7 @@ def pauses(graph: ReplayGraph) -> IntColumn:
     edges = graph.edges
     calls = np.append((graph.column("kind") != GPU) & (graph.column("scope") != ANNOTATION_SCOPE), False)
     long = (edges.kind == HOST) & (edges.lag >= PAUSE_NS) & (edges.source > 0)
-    found: IntColumn = np.flatnonzero(long & ~calls[edges.owner])
-    return found
+    return np.flatnonzero(long & ~calls[edges.owner])
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:

@@ -199,8 +199,7 @@ class TraceBuilder:
     def _impossible(self, columns: dict[str, Any], unattached: UnattachedEvents) -> npt.NDArray[np.int8]:
 
         def both(name: str, others: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            found: npt.NDArray[Any] = np.concatenate([columns[name], others]) if len(unattached) else columns[name]
-            return found
+            return np.concatenate([columns[name], others]) if len(unattached) else columns[name]
 
         names = "ts", "dur", "device", "stream", "correlation"
         return impossible_times(

@@ -233,8 +233,7 @@ def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, np
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
     """Convert µs with three decimals to exact ns. Below 2**43 µs, half an ulp is under 0.5 ns."""
     whole = np.floor(us)  # multiplying the full value by 1000 would round it
-    ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
-    return ns
+    return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
 
 
 def decimal_ns(us: Sequence[Decimal | None]) -> IntColumn:

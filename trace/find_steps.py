@@ -223,8 +223,7 @@ def first_kernels(codes: IntColumn, launched: IntColumn) -> IntColumn | None:
     pause = np.diff(launched, prepend=launched[:1])
     inner = bounds[1:-1]
     sums = [int(pause[inner + late].sum()) for late in range(repetition.slack + 1)]
-    places: IntColumn = bounds + int(np.argmax(sums))
-    return places
+    return bounds + int(np.argmax(sums))
 
 
 def steps_of(trace: Trace) -> Steps:

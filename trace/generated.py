@@ -75,5 +75,4 @@ class GeneratedKernels(Record):
 
     def at(self, rows: IntColumn) -> IntColumn:
         """Return the position in `kernels` of the kernel that each node launched, or −1."""
-        kernel: IntColumn = np.append(self.kernel, -1)[positions(self.row, rows)]
-        return kernel
+        return np.append(self.kernel, -1)[positions(self.row, rows)]

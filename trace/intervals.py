@@ -38,8 +38,7 @@ class Intervals(NamedTuple):
         """Return, for each time in `t`, the total length in ns of the intervals before that time."""
         started = np.searchsorted(self.start, t, side="right")
         after = np.where(started > 0, np.append(0, self.end)[started] - t, 0)  # the interval's part after t
-        covered: IntColumn = np.append(0, np.cumsum(self.end - self.start))[started] - np.maximum(after, 0)
-        return covered
+        return np.append(0, np.cumsum(self.end - self.start))[started] - np.maximum(after, 0)
 
     def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
         return self.until(end) - self.until(begin)

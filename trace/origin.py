@@ -200,8 +200,7 @@ def _named_alike(trace: Trace, forward: IntColumn, backward: IntColumn) -> npt.N
     pairs, of = distinct_rows(name[forward], name[backward])
     texts = ((trace.names[a], _FUNCTION.fullmatch(trace.names[b])) for a, b in pairs.tolist())
     same = [found is not None and _letters(found[1]) == _letters(text.rpartition("::")[2]) for text, found in texts]
-    found: npt.NDArray[np.bool_] = np.array(same, np.bool_)[of]
-    return found
+    return np.array(same, np.bool_)[of]
 
 
 def _letters(name: str) -> str:

@@ -248,8 +248,7 @@ def _spans_of(steps: Steps, numbers: IntColumn) -> Intervals:
 
 def _in(spans: Intervals, start: IntColumn, end: IntColumn) -> Mask:
     begun = np.searchsorted(spans.start, np.maximum(end, start + 1))
-    inside: Mask = (begun > 0) & (start < np.append(spans.end, 0)[begun - 1])
-    return inside
+    return (begun > 0) & (start < np.append(spans.end, 0)[begun - 1])
 
 
 def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None:

@@ -86,13 +86,11 @@ class Stacks(Record):
 
     def first_entry(self, rows: IntColumn) -> IntColumn:
         """Return the innermost entry of each node's first stack, or −1 for nodes without a stack."""
-        entry: IntColumn = np.append(self.entry, -1)[positions(self.row, rows)]
-        return entry
+        return np.append(self.entry, -1)[positions(self.row, rows)]
 
     def first_evidence(self, rows: IntColumn) -> IntColumn:
         """Return an index into `EVIDENCE_OF_STACKS` for each node's first stack, or −1 for nodes without a stack."""
-        evidence: IntColumn = np.append(self.evidence, -1)[positions(self.row, rows)]
-        return evidence
+        return np.append(self.evidence, -1)[positions(self.row, rows)]
 
     def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
         """Return a mask of the nodes with a first stack that comes from a compiler or a graph annotation."""

@@ -79,8 +79,7 @@ def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
     room = int(values.max()) - least + 1
     if room * (int(group[-1]) + 1) < 2**62:
         shift = group * room - least
-        result: IntColumn = np.maximum.accumulate(values + shift) - shift
-        return result
+        return np.maximum.accumulate(values + shift) - shift
     ordered, rank = np.unique(values, return_inverse=True)
     group = group * len(ordered)
     result = ordered[np.maximum.accumulate(group + rank.reshape(-1)) - group]

@@ -193,8 +193,7 @@ class Trace(RootFacts, Library):
         return DeviceEvents(self, np.arange(len(self.gpu)))
 
     def name_at(self, code: int) -> str:
-        name: str = self.names[code]
-        return name
+        return self.names[code]
 
     @cached_property
     def name_codes(self) -> Mapping[str, int]:

@@ -126,5 +126,4 @@ def match_ids(pair: TracePair) -> Match:
 
 def _times(ids: IntColumn) -> IntColumn:
     first = positions(ids, ids)
-    times: IntColumn = np.bincount(first, minlength=len(ids))[first]
-    return times
+    return np.bincount(first, minlength=len(ids))[first]

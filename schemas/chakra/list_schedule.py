@@ -82,5 +82,4 @@ def list_schedule(
 def _by_point(points: int, point: IntColumn, value: IntColumn, lane: IntColumn) -> list[int]:
     found = np.full(points, -1, np.int64)
     found[point[lane >= 0]] = value[lane >= 0]
-    values: list[int] = found.tolist()
-    return values
+    return found.tolist()

@@ -374,8 +374,7 @@ def infer_edges(trace: Trace) -> Trace:
 
 def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> IntColumn:
     order, before = trace.nodes.lane_order(lane, rows, nested=nested)
-    edges: IntColumn = np.stack([before, order], axis=1)[before >= 0]
-    return edges
+    return np.stack([before, order], axis=1)[before >= 0]
 
 
 def _sync(trace: Trace) -> IntColumn:

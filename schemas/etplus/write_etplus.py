@@ -105,8 +105,7 @@ class LinkedRecords(TextRecords):
                 records = (b"".join(parts).removesuffix(_SEPARATOR) for parts in zip(*make(wanted), strict=True))
                 made = np.array([*records, None], object)[:-1]
                 result[at] = made[back]
-        texts: list[bytes] = result.tolist()
-        return texts
+        return result.tolist()
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         wanted, which = distinct_rows(self.rows.node_of(rows))

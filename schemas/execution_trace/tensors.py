@@ -150,8 +150,7 @@ class Signatures(SignatureTable):
         keys = _keys(texts_at(texts, pairs // 2), (pairs % 2).tolist())
         if not outputs_recorded:
             keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)
-        found: npt.NDArray[np.int32] = np.fromiter(map(self._code, keys), np.int32, len(pairs))[of_node]
-        return found
+        return np.fromiter(map(self._code, keys), np.int32, len(pairs))[of_node]
 
     def _code(self, key: _Key) -> int:
         code = self._codes.get(key)

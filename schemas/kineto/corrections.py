@@ -41,8 +41,7 @@ _decode_kinds = msgspec.json.Decoder(_Kinds).decode
 
 def whole_us(ts: IntColumn) -> IntColumn:
     """Round ns since the epoch to whole µs, because doubles in the file store these times only to 0.25 µs."""
-    rounded: IntColumn = (ts + 500) // 1000 * 1000
-    return rounded
+    return (ts + 500) // 1000 * 1000
 
 
 def with_copy_names(events: EventTable) -> EventTable:

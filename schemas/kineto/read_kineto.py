@@ -103,8 +103,7 @@ class EventTable:
     @cached_property
     def end(self) -> IntColumn:
         """End times in ns; an unfinished event ends at its start."""
-        end: IntColumn = self.ts + np.maximum(self.dur, 0)
-        return end
+        return self.ts + np.maximum(self.dur, 0)
 
     def args_of(self, rows: IntColumn) -> list[bytes]:
         return self.records.args(self.index[rows])
