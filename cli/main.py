@@ -53,8 +53,7 @@ def _reported(program: str, parse: str, given: Sequence[str] | None) -> int:
         try:
             if alone:
                 _repair_streams()
-            words = list(sys.argv[1:] if given is None else given)
-            arguments = _parsed(parse, words, alone)
+            arguments = _parsed(parse, list(sys.argv[1:] if given is None else given), alone)
             level = arguments.log_level
             imported()
             return _run(arguments, alone)

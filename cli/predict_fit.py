@@ -130,8 +130,7 @@ def _fit_network(arguments: argparse.Namespace) -> int:
         samples, library = {"job": job_samples(traces)}, library_of(traces)
     fitted = {name: fit_network(of, library) for name, of in samples.items()}
     write_networks(fitted, arguments.output)
-    plain = {name: msgspec.to_builtins(of) for name, of in fitted.items()}
-    write_json(arguments.json, plain)
+    write_json(arguments.json, {name: msgspec.to_builtins(of) for name, of in fitted.items()})
     if arguments.json != "-":
         rows: list[list[Cell]] = [
             [name, f"{of.bandwidth:g}", f"{of.latency_ns / 1000:,.0f}", kind.kind, f"{kind.over_bytes:,}",

@@ -54,11 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(epoch - bar.n)
             bar.set_postfix_str(f"validation {error:.3f}")
 
-        chosen = options_of(arguments, "hidden epochs seed")
-        trained = train(graphs, valid, report=report, **chosen)
+        trained = train(graphs, valid, report=report, **options_of(arguments, "hidden epochs seed"))
     write_trained(trained, arguments.output)
-    numbers = {"graphs": len(graphs), "epochs": trained.epochs, "valid": trained.valid}
-    write_json(arguments.json, numbers)
+    write_json(arguments.json, {"graphs": len(graphs), "epochs": trained.epochs, "valid": trained.valid})
     quality = f"mean |log ratio| on valid/ {trained.valid:.3f}"
     print(f"{len(graphs)} graphs, {trained.epochs} epochs, {quality}", file=sys.stderr)
     print(f"wrote {arguments.output}", file=sys.stderr)

@@ -381,8 +381,7 @@ def submitted(trace: Trace) -> IntColumn:
     call, gpu, _ = trace.edges_of("launch").T
     timed = nodes.timed[call] & nodes.timed[gpu]
     call, gpu = call[timed], gpu[timed]
-    waiting = waits(trace)[1][call] > 0
-    launched = np.where(waiting, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
+    launched = np.where(waits(trace)[1][call] > 0, nodes.ts[call], np.minimum(nodes.end[call], nodes.ts[gpu]))
     latency = nodes.ts[gpu] - launched
     source, target, _ = trace.edges_of("stream", "event").T
     free = np.full(len(trace), -1, np.int64)  # each row's last GPU dependency ends at this time

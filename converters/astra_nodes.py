@@ -47,8 +47,7 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
     """Yield a node that lasts until the rank starts, then all the given nodes with their ids increased by one."""
     yield SimNode(1, START, micros, [])
     for node in nodes:
-        needs = [number + 1 for number in node.needs] or [1]
-        yield node._replace(id=node.id + 1, needs=needs)
+        yield node._replace(id=node.id + 1, needs=[number + 1 for number in node.needs] or [1])
 
 
 def write_nodes(

@@ -191,8 +191,7 @@ class _Schedule:
         for row in self.met[point]:
             rank = int(self.graph.rank_of_row[row])
             own[rank] = self.comms[rank][row - int(self.graph.first_row[rank])]
-        comms = self._next_of(own)
-        after = self._communicate(ready, comms)
+        after = self._communicate(ready, self._next_of(own))
         if after is None:
             self.counts[_FIXED] += 1
             ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]

@@ -160,8 +160,7 @@ class PreflightFindings:
             return
         self._counts[kind] += 1
         if len(self._kept[kind]) < self.limit:
-            line = text.format(*values)[:_MAX_TEXT]
-            self._kept[kind].append(Problem(kind, level, rank, nodes, line))
+            self._kept[kind].append(Problem(kind, level, rank, nodes, text.format(*values)[:_MAX_TEXT]))
 
     def skip(self, text: str) -> None:
         self._skipped.append(text)

@@ -360,8 +360,7 @@ def _graph(columns: ChakraNodes, rank: int, findings: PreflightFindings) -> tupl
     for again, times in zip(ids[~unique].tolist(), counts[~unique].tolist(), strict=True):
         findings.add("duplicate-id", rank, (again,), "{} nodes have the id {}", times, again)
     depends_on = np.frombuffer(columns.depends_on, dtype=np.uint64)
-    degrees = np.frombuffer(columns.degrees, dtype=np.int64)
-    owner = np.repeat(np.arange(len(numbers)), degrees)
+    owner = np.repeat(np.arange(len(numbers)), np.frombuffer(columns.degrees, dtype=np.int64))
     source = np.searchsorted(ids, depends_on)
     is_known = source < len(ids)
     is_known[is_known] = ids[source[is_known]] == depends_on[is_known]

@@ -113,8 +113,7 @@ class Traces(Mapping[int, Trace]):
         return self.wanted in (None, rank) and (self._ranks_wanted is None or rank in self._ranks_wanted)
 
     def _opened(self, position: int) -> Trace:
-        trace = open_trace(self._sources[position])
-        return part_of(trace, **self._part)
+        return part_of(open_trace(self._sources[position]), **self._part)
 
     def _read(self, position: int) -> None:
         source = self._sources[position]

@@ -98,8 +98,7 @@ def link_many(
     files = {"graph_captures": graph_captures or None, "provenance": provenance}
     given = _other_than_default({**options, "iteration": iteration})
     given |= {key: list(map(os.path.abspath, names)) for key, names in files.items() if names is not None}
-    first = RankTask(-1, "", "", folder, target, min_match, min_certain, given)
-    tasks = list(_tasks(pairing, first))
+    tasks = list(_tasks(pairing, RankTask(-1, "", "", folder, target, min_match, min_certain, given)))
     _keep_inputs(tasks, target, manifest)
     states, failures, before = _link_all(runner, tasks, progress)
     report = _report(pairing, states, failures)

@@ -91,8 +91,7 @@ def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Cont
         return
     both, which = distinct_rows(thread, other)
     count, threads = np.bincount(which, minlength=len(both)), distinct(both[:, 0])
-    group = positions(threads, both[:, 0])
-    main = largest(group, count, len(threads))
+    main = largest(positions(threads, both[:, 0]), count, len(threads))
     calls = np.bincount(positions(threads, thread), minlength=len(threads))
     known = np.flatnonzero(calls >= _OF_A_THREAD)
     partners = both[main[known], 1]

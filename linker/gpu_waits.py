@@ -64,8 +64,7 @@ class Waits(NamedTuple):
 def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
     """Find every wait. `kernels` contains the positions of the communication kernels in `gpu_row`."""
     finder = _Finder(linked, gpu)
-    resolved = finder.from_records()
-    finder.from_runtime_calls(resolved, kernels)
+    finder.from_runtime_calls(finder.from_records(), kernels)
     finder.from_blocking_copies()
     event, sync, blocking, released = (
         np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)

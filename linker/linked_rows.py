@@ -53,8 +53,7 @@ class Numbering:
         if not renumber:
             first = int(et.id.max()) + 1
             ids = np.concatenate([et.id, np.arange(first, first + gpu_count + runtime_count)])
-            rest = np.arange(nodes, len(ids))
-            return Numbering(ids, np.concatenate([by_id, rest]))
+            return Numbering(ids, np.concatenate([by_id, np.arange(nodes, len(ids))]))
         rank = inverse_positions(nodes, by_id)
         children = np.bincount(rank[gpu_parent], minlength=nodes)
         before = np.cumsum(children) - children
@@ -79,8 +78,7 @@ class Numbering:
 
     def edges(self, table: IntColumn) -> IntColumn:
         source, target, kind = self.id[table[:, 0]], self.id[table[:, 1]], table[:, 2]
-        order = np.lexsort((kind, target, source))
-        return np.stack([source, target, kind], axis=1)[order]
+        return np.stack([source, target, kind], axis=1)[np.lexsort((kind, target, source))]
 
 
 def _parents_first(et: ExecutionTrace) -> IntColumn:

@@ -95,8 +95,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
         ends.append(point_on_path)
         point_on_path = before_head[head_of[point_on_path]]
     end = np.array(ends[::-1], np.int64)
-    path = joined_ranges(head[end], end - head[end] + 1)
-    return into[path[1:]]
+    return into[joined_ranges(head[end], end - head[end] + 1)[1:]]
 
 
 def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:

@@ -83,8 +83,7 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
 def _limit_of(
     points: GraphEvents, call: IntColumn, work: IntColumn, lane: IntColumn, duration: IntColumn
 ) -> LaunchQueue | None:
-    trace = points.trace
-    nodes = trace.nodes
+    nodes = points.trace.nodes
     order = np.lexsort((nodes.ts[call], lane[work]))
     call, work, duration = call[order], work[order], duration[order]
     early = points.gpu[points.launcher[points.gpu] < 0]
@@ -162,8 +161,7 @@ def launch_edges(points: GraphEvents, submitted: IntColumn, waits: Edges) -> Edg
     launched = points.launcher[points.gpu] >= 0
     gpu, first = points.gpu[launched], (points.before < 0)[launched]
     edges = points.edges(LAUNCH, submitted[points.launcher[gpu]], points.start[gpu])
-    waited = waits.target[waits.lag <= SYNC_RETURN_NS]
-    return replace(edges, capped=~first | np.isin(edges.target, waited))
+    return replace(edges, capped=~first | np.isin(edges.target, waits.target[waits.lag <= SYNC_RETURN_NS]))
 
 
 def stream_edges(points: GraphEvents) -> Edges:

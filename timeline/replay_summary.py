@@ -203,8 +203,7 @@ def summarize(
     untraced: UntracedAnswer | None = None,
 ) -> Summary:
     graph, recorded = replay.graph, replay.graph.times_recorded
-    kind = graph.column("kind")
-    gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
+    gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
     measured_start, measured_end = (np.where(p >= 0, graph.measured[p], -1) for p in (graph.start, graph.end))
     base = replay if before is None else before
     exposed, measured_exposed = (

@@ -100,8 +100,7 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     pauses, sources = np.append(pauses, late), np.append(sources, _last_elsewhere(points, chains, late))
     kind[late] = ORDER
     lag = np.where(kind == ORDER, 0, chains.lag)
-    target = chains.target[pauses]
-    return points.edges(HANDOFF, sources, target), replace(chains, kind=kind, lag=lag)
+    return points.edges(HANDOFF, sources, chains.target[pauses]), replace(chains, kind=kind, lag=lag)
 
 
 def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
@@ -155,8 +154,7 @@ class _Blocks:
 
     @staticmethod
     def of(points: GraphEvents) -> _Blocks:
-        trace = points.trace
-        nodes = trace.nodes
+        nodes = points.trace.nodes
         rows = np.flatnonzero(nodes.timed & (nodes.kind != GPU) & (nodes.scope != ANNOTATION_SCOPE))
         rows = without(rows, points.host_comm)
         rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]

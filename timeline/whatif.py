@@ -104,8 +104,7 @@ def parse_what_if(text: str) -> WhatIf:
             text_left = part[5].strip()
         else:
             break
-    what_if = WhatIf(text, rank, "", within=tuple(within))
-    return _acted(what_if, text_left)
+    return _acted(WhatIf(text, rank, "", within=tuple(within)), text_left)
 
 
 def _acted(what_if: WhatIf, action_text: str) -> WhatIf:

@@ -188,8 +188,7 @@ class TraceBuilder:
         if wrong.any():
             sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
             if not any(text.endswith(sentence) for text in damage_in(summary)):  # the file may already report this
-                damage = [*damage_in(summary), PurePath(self.file).name + sentence]
-                summary = {**summary, "damage": damage}
+                summary = {**summary, "damage": [*damage_in(summary), PurePath(self.file).name + sentence]}
             columns["ts"] = np.where(wrong[:rows], -1, columns["ts"])
             unattached = replace(unattached, ts=np.where(wrong[rows:], -1, unattached.ts))
         for name in ("dur", "exclusive"):  # unfinished calls have negative durations

@@ -155,8 +155,7 @@ def without_enclosing(trace: Trace) -> Trace:
     all_runtime, all_gpu = (np.ones(len(table), np.bool_) for table in (tables.runtime, tables.gpu))
     tables = _tables(tables, ~outer, all_runtime, all_gpu)
     kept = ~mask_at(len(trace), calls.source[outer])
-    places = as_positions(new_places(~outer))
-    steps = trace.steps.take(np.flatnonzero(~outer[trace.steps.call]), places)
+    steps = trace.steps.take(np.flatnonzero(~outer[trace.steps.call]), as_positions(new_places(~outer)))
     loose = np.ones(len(trace.unattached), np.bool_)
     return with_rows(trace, kept, loose, tables, replace(trace.selection, steps=steps))
 

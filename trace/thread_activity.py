@@ -82,5 +82,4 @@ def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
         return np.maximum.accumulate(values + shift) - shift
     ordered, rank = np.unique(values, return_inverse=True)
     group = group * len(ordered)
-    result = ordered[np.maximum.accumulate(group + rank.reshape(-1)) - group]
-    return result
+    return ordered[np.maximum.accumulate(group + rank.reshape(-1)) - group]

@@ -149,8 +149,7 @@ class _Form:
     def read(self, node: Node, body: bytes, needs: _Needs) -> _ReadNode:
         values = values_of(node.attr)
         needs.add(node, values)
-        runtime = values.get("cat") == "runtime"
-        return _ReadNode(self._node(node, values), self._ns(values), body, runtime)
+        return _ReadNode(self._node(node, values), self._ns(values), body, values.get("cat") == "runtime")
 
     def _node(self, node: Node, values: dict[str, Any]) -> EtPlusNode:
         category, parent = values.get("cat"), self._parent(node, values)

@@ -130,8 +130,7 @@ def _devices(database: Database, rank: NsysRank) -> list[dict[str, Any]]:
 def _data_edges(ranges: RangeDetails) -> IntColumn:
     producer = positions(np.where(ranges.op_id > 0, ranges.op_id, -1), ranges.producer)
     found = (producer >= 0) & (producer != ranges.consumer)
-    pairs = np.stack([producer[found], ranges.consumer[found]], axis=1)
-    return np.unique(pairs, axis=0)
+    return np.unique(np.stack([producer[found], ranges.consumer[found]], axis=1), axis=0)
 
 
 class _EventArguments:

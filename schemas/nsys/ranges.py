@@ -60,8 +60,7 @@ def add_ranges(database: Database, process: int, events: EventColumns) -> RangeD
             seq=seqs[-1],
         )
         sizes.append(shapes.codes([found.sizes for found in ranges]))
-        counts = [len(found.producers) for found in ranges]
-        consumers.append(np.repeat(np.arange(at, at + len(rows)), counts))
+        consumers.append(np.repeat(np.arange(at, at + len(rows)), [len(found.producers) for found in ranges]))
         producers.append(np.array([number for found in ranges for number in found.producers], np.int64))
         at += len(rows)
     op_id, seq, consumer, producer = map(np.concatenate, (op_ids, seqs, consumers, producers))

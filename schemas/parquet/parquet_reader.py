@@ -149,12 +149,10 @@ class _FolderReader:
 
     @cached_property
     def signatures(self) -> list[bytes]:
-        table = self._table(layout.SIGNATURES)
-        return _bytes(table.column("text"), self.arrow.binary())
+        return _bytes(self._table(layout.SIGNATURES).column("text"), self.arrow.binary())
 
     def _table(self, table: str) -> Any:
-        content = self._content(table)
-        return self.parquet.ParquetFile(self.arrow.BufferReader(content)).read(use_threads=False)
+        return self.parquet.ParquetFile(self.arrow.BufferReader(self._content(table))).read(use_threads=False)
 
     def _content(self, table: str) -> bytes:
         return checked_content(self.place.of(table), self.meta.digests[table])
@@ -200,8 +198,7 @@ class _FolderReader:
             name: _numbers(table, stored_name(name, "memory"), -1 if column.none is None else column.none)
             for name, column in layout.MEMORY.items()
         }
-        row = as_positions(columns.pop("row"))
-        return MemoryEvents(row=row, **columns)
+        return MemoryEvents(row=as_positions(columns.pop("row")), **columns)
 
     def _unattached(self, loose: Any) -> UnattachedEvents:
         columns = {key: _numbers(loose, key, -1) for key in ("device", "stream", "correlation")}

@@ -121,8 +121,7 @@ class Transaction:
         temporary.replace(target)
 
     def add_folder(self, folder: Path) -> None:
-        missing = [path for path in (folder, *folder.parents) if not path.exists()]
-        self._folders += reversed(missing)
+        self._folders += reversed([path for path in (folder, *folder.parents) if not path.exists()])
         folder.mkdir(parents=True, exist_ok=True)
 
     def commit(self) -> None:
