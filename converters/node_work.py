@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..schemas.kineto.host_calls import WAIT
-from ..trace.columns import IntColumn, mask_at, matching
+from ..trace.columns import IntColumn, mask_at, matching, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import union
 from ..trace.kinds import GPU
@@ -116,9 +116,7 @@ def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
     begins = np.flatnonzero(np.diff(lane[order], prepend=lane[order][:1] - 1))
     before = np.repeat((total - durations[order])[begins], np.diff(np.append(begins, len(order))))
     upto = total - before
-    micros = np.empty(len(order), np.int64)
-    micros[order] = (upto + 500) // 1000 - (upto - durations[order] + 500) // 1000
-    return micros
+    return scatter(len(order), order, (upto + 500) // 1000 - (upto - durations[order] + 500) // 1000)
 
 
 _MAX_BYTES = 2.0**62

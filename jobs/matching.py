@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..linker.shortest_edit import CallOrder, shortest_edit
 from ..schemas.comm_types import SEND, WORLD, CollectiveCommType, Group
 from ..schemas.communications import kind_name
-from ..trace.columns import IntColumn, distinct, median, run_starts
+from ..trace.columns import IntColumn, distinct, mask_at, median, run_starts
 from .job_report import GroupCounts, Mismatch, RankPair
 from .rank_communications import RankCommunications
 
@@ -249,8 +249,7 @@ def line_up(common: CollectiveSequence, own: CollectiveSequence) -> LineUp:
     if not numbered:
         _settle_by_time(result.at, a, b, common.end, own.end)
         _explain(result, a, b)
-    used = np.zeros(len(b), np.bool_)
-    used[[*result.at[result.at >= 0].tolist(), *result.other.values(), *result.moved.values()]] = True
+    used = mask_at(len(b), [*result.at[result.at >= 0].tolist(), *result.other.values(), *result.moved.values()])
     result.extra = [(i, _before(result.at, i)) for i in np.flatnonzero(~used).tolist()]
     return result
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, distinct_rows, joined_ranges, positions
+from ..trace.columns import IntColumn, distinct_rows, joined_ranges, positions, scatter
 from ..trace.conventions import BETWEEN
 from ..trace.errors import ConvertError, UsageError
 from ..trace.frames import to_pandas
@@ -82,8 +82,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     """Return the edges of a longest path to the point `last` or to the last end. On ties, the lowest source wins."""
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
-    into = np.full(len(replay.graph), -1, np.int64)
-    into[edges.target[binding[::-1]]] = binding[::-1]
+    into = scatter(len(replay.graph), edges.target[binding[::-1]], binding[::-1])
     if not len(edges):
         return into[:0]
     before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, first_places, grouped, median, run_starts
+from ..trace.columns import IntColumn, first_places, grouped, mask_at, median, run_starts
 from ..trace.errors import ConvertError
 from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
@@ -221,8 +221,7 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
-    waited = np.zeros(len(points.trace), np.bool_)
-    waited[call[pending]] = True
+    waited = mask_at(len(points.trace), call[pending])
     own = (chains.owner >= 0) & waited[np.maximum(chains.owner, 0)] & (points.end[chains.owner] == chains.target)
     return chains.at_most(own, SYNC_COST_NS)
 

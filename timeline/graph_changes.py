@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from ..trace.columns import IntColumn, distinct_rows, grouped, mask_at, run_starts
+from ..trace.columns import IntColumn, distinct_rows, grouped, mask_at, run_starts, scatter
 from ..trace.intervals import Span
 from ..trace.kinds import BACKWARD, GPU, OPTIMIZER, RECOMPUTATION
 from ..trace.origin import origin_of_rows
@@ -229,9 +229,7 @@ def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
     last = np.maximum.accumulate(np.where(which[gpu], np.arange(len(gpu)), -1))
     event = gpu[np.maximum(last, 0)]
     same = (last >= 0) & (lane[event] == lane[gpu]) & (graph.rank_of_row[event] == graph.rank_of_row[gpu])
-    last_event = np.full(len(graph.start), -1, np.int64)
-    last_event[gpu] = np.where(same, event, -1)
-    return last_event
+    return scatter(len(graph.start), gpu, np.where(same, event, -1))
 
 
 def _phases(graph: ReplayGraph) -> IntColumn:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, distinct_rows, median, percentiles_of
+from ..trace.columns import IntColumn, distinct_rows, median, percentiles_of, run_starts, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
 from ..trace.find_steps import family_of, find_marks
@@ -197,12 +197,8 @@ def _paths(trace: Trace) -> IntColumn:
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
     order = np.lexsort((key, iteration))  # the sort is stable, so edges with the same key stay in order
-    new = np.ones(len(key), np.bool_)
-    new[1:] = (np.diff(key[order]) != 0) | (np.diff(iteration[order]) != 0)
-    first = np.flatnonzero(new)
-    ordinal = np.empty(len(key), np.int64)
-    ordinal[order] = np.arange(len(key)) - first[np.cumsum(new) - 1]
-    return ordinal
+    new = run_starts(key[order], iteration[order])
+    return scatter(len(key), order, np.arange(len(key)) - np.flatnonzero(new)[np.cumsum(new) - 1])
 
 
 def _medians(

@@ -9,7 +9,7 @@ import numpy as np
 from ..schemas.chakra.list_schedule import list_schedule
 from ..schemas.comm_types import RECV
 from ..schemas.communications import find_communications
-from ..trace.columns import IntColumn, distinct_rows, run_starts
+from ..trace.columns import IntColumn, distinct_rows, inverse_positions, run_starts
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
@@ -80,8 +80,7 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
     )
     if len(schedule.order) < len(graph):
         raise UsageError("the ranks' communications wait for each other in a cycle; give the files of one job")
-    place = np.empty(len(graph), np.int64)
-    place[schedule.order] = np.arange(len(graph))
+    place = inverse_positions(len(graph), schedule.order)
     rows = rows[np.lexsort((place[graph.start[rows]], lane[rows]))]
     follows = np.flatnonzero(~run_starts(lane[rows]))
     in_turn = _at_once(STREAM, free[rows[follows - 1]], graph.start[rows[follows]])

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, distinct, inverse_positions, run_starts, scatter
+from ..trace.columns import IntColumn, distinct, inverse_positions, mask_at, run_starts, scatter
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
 from ..trace.index import Row
@@ -68,9 +68,7 @@ class Edges:
         return replace(self, lag=np.where(which, np.minimum(self.lag, ns), self.lag))
 
     def into(self, points: int) -> IntColumn:
-        found = np.full(points, -1, np.int64)
-        found[self.target] = np.arange(len(self))
-        return found
+        return scatter(points, self.target, np.arange(len(self)))
 
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Edges:
         if which.dtype == np.bool_:
@@ -105,8 +103,7 @@ class Runs:
         single = np.flatnonzero(into == 1)
         single = single[source[first[single]] == single - 1]
         self._points, self._point, self._edge = points, single, first[single]
-        is_head = np.ones(points, np.bool_)
-        is_head[single] = False
+        is_head = ~mask_at(points, single)
         self._head, run_of = np.flatnonzero(is_head), np.cumsum(is_head) - 1
         into_run = into[self._head]
         edge = np.flatnonzero(is_head[target])
@@ -161,9 +158,7 @@ class _Joins:
         main = scatter(len(first), join[from_highest], from_highest)
         heir = scatter(len(first) + 1, highest[::-1], numbers[::-1])
         main[heir[highest] != numbers] = -1  # only the first follower continues the span of a head
-        beside = np.ones(len(source), np.bool_)
-        beside[main[main >= 0]] = False
-        side = np.flatnonzero(beside)
+        side = np.flatnonzero(~mask_at(len(source), main[main >= 0]))
         needed = np.maximum.reduceat(before[side], np.flatnonzero(run_starts(join[side]))) if len(first) else first
         follows_main = np.where(main >= 0, highest, -1).tolist()
         window, chain, begin = list[int](), list[int](), 0

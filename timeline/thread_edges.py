@@ -58,8 +58,7 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     rows = without(np.flatnonzero(trace.nodes.timed & (trace.nodes.kind != GPU)), points.host_comm)
     order, before = trace.nodes.lane_order(trace.nodes.thread, rows, nested=True)
     target, owners = _boundaries(points, order)
-    firsts = np.zeros(len(points.row), np.bool_)
-    firsts[points.start[order[before < 0]]] = True
+    firsts = mask_at(len(points.row), points.start[order[before < 0]])
     first, measured = firsts[target], points.measured.copy()
     measured[target] = running_max(measured[target], first)
     source = np.where(first, 0, np.concatenate(([0], target))[: len(target)])

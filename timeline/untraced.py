@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn, distinct_rows, matching
+from ..trace.columns import IntColumn, distinct_rows, mask_at, matching
 from ..trace.conventions import ANNOTATION_SCOPE, PROFILER_STEP
 from ..trace.kinds import GPU
 from ..trace.step_annotations import UntracedStep, untraced_step
@@ -88,8 +88,7 @@ def _recording_costs(trace: Trace) -> RecordingCosts:
     calls = trace.calls
     usual = _usual_costs(trace)
     is_op = calls.kind == OP
-    launches = np.zeros(len(calls), np.bool_)
-    launches[trace.runtime.call[trace.runtime.call >= 0]] = True
+    launches = mask_at(len(calls), trace.runtime.call[trace.runtime.call >= 0])
     trivial = np.flatnonzero(is_op & ~launches & matching(calls.name, trace.names, _TRIVIAL.fullmatch))
     if len(trivial) < _FEWEST:
         return usual

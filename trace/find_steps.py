@@ -14,6 +14,7 @@ import numpy as np
 from .columns import IntColumn, distinct, median
 from .conventions import PROFILER_STEP
 from .index import as_positions
+from .stacks import is_module
 from .step_annotations import CAPTURE, UNKNOWN_PHASE, StepBatch, parse_step
 from .steps import Steps
 from .tables import ANNOTATION, MODULE, OP, Calls
@@ -29,7 +30,6 @@ _CANDIDATES = 32  # The search tries this many of the rarest kernel names, to li
 DATA_LOADER = "DataLoader"
 _OPTIMIZER = "Optimizer.step#"  # torch.optim puts this annotation around each step.
 _STEPS = "ProfilerStep"
-_MODULE = "nn.Module: "
 _NUMBER = re.compile(r"#?\d+")
 _FEWEST = 3  # Minimum number of times that a user's annotation must recur. Fewer may be a coincidence.
 _EVEN = 0.5  # Maximum (p90 − p10) / median of the distances between marks. Above it, they are uneven.
@@ -153,7 +153,7 @@ def _apart(
 def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
     members: dict[str, list[int]] = {}
     for i, name in enumerate(names):
-        if name.startswith(_MODULE):  # layers also recur in every iteration
+        if is_module(name):  # layers also recur in every iteration
             continue
         members.setdefault(family_of(name), []).append(i)
     found = sorted(members.items(), key=lambda item: (len(item[1]), item[1][0]))

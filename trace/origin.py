@@ -101,8 +101,7 @@ def origin_of(trace: Trace) -> Origin:
     gpu_phase[trace.is_comm & (gpu_phase == kinds.UNKNOWN)] = kinds.COMMUNICATION
     gpu_own = np.where(gpu.source >= 0, trace.stacks.first_entry(gpu.source), -1)
     gpu_own = np.where(other >= 0, gpu_own[other], gpu_own)
-    gpu_behind = np.full(len(gpu), -1, np.int64)
-    gpu_behind[has] = behind[gpu_call[has]]
+    gpu_behind = scatter(len(gpu), has, behind[gpu_call[has]])
     stated = np.where(gpu.source >= 0, trace.stacks.stated(gpu.source), False) & _has_line(table, gpu_own)
     as_call = has & ((gpu_behind >= 0) | ~_has_own(table, gpu_own)) & ~stated
     paths, gpu_module = _with_annotated(trace, gpu_own, paths, gpu_module)
@@ -124,8 +123,7 @@ def _with_lost_callers(trace: Trace, backward: npt.NDArray[np.bool_]) -> Trace:
         return trace
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts, calls.thread))
     outer = nesting(calls.thread[order], calls.ts[order], calls.end[order])
-    by_time = np.full(len(calls), -1, np.int64)
-    by_time[order] = np.where(outer >= 0, order[outer], -1)
+    by_time = scatter(len(calls), order, np.where(outer >= 0, order[outer], -1))
     ended = (calls.thread[calls.parent] == calls.thread) & (calls.ts >= calls.end[calls.parent])
     lost = ((calls.parent < 0) | ended) & np.isin(calls.thread, calls.thread[recomputes])
     lost &= (by_time < np.arange(len(calls))) & (by_time != calls.parent)
@@ -220,9 +218,7 @@ def _last_before(
     group = np.maximum.accumulate(np.where(starts, np.arange(len(both)), 0))
     last = np.maximum.accumulate(last)
     forward_call = np.where(last >= group, both[order][np.maximum(last, 0)], -1)
-    result = np.full(len(both), -1, np.int64)
-    result[order] = forward_call
-    return result[len(first) :]
+    return scatter(len(both), order, forward_call)[len(first) :]
 
 
 def _phases(
@@ -331,9 +327,7 @@ def _inherited_modules(
 def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
     own = np.array([line.own for line in table.lines], np.bool_)
     code = np.where(entry >= 0, table.of_entry[np.maximum(entry, 0)], -1) if len(table.of_entry) else entry
-    has_own: npt.NDArray[np.bool_] = np.zeros(len(entry), np.bool_)
-    has_own[code >= 0] = own[code[code >= 0]]
-    return has_own
+    return scatter(len(entry), code >= 0, own[code[code >= 0]], False)
 
 
 def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:

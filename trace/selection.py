@@ -228,8 +228,7 @@ def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str, words: tuple[
     if chosen.steps is not None:
         kept &= mask_at(len(steps), chosen.steps)
     places = as_positions(new_places(chosen.calls))
-    loose = np.zeros(len(trace.unattached), np.bool_)
-    loose[counted_events(trace)[chosen.gpu[gpu.source < 0]]] = True
+    loose = mask_at(len(trace.unattached), counted_events(trace)[chosen.gpu[gpu.source < 0]])
     tables = replace(whole.tables, whole=False)
     tables = _tables(tables, chosen.calls, chosen.runtime, chosen.gpu & (gpu.source >= 0))
     if trace.selection is not None:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ...trace.brief import brief
 from ...trace.call_tree import nearest, on_circles
-from ...trace.columns import IntColumn, StringTable, int_column, joined_columns, matching, positions
+from ...trace.columns import IntColumn, StringTable, int_column, joined_columns, matching, positions, scatter
 from ...trace.conventions import STRUCTURAL
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Blob, Source, open_text
@@ -180,8 +180,7 @@ def _without_circles(
     root = int(ids[process[0]]) if len(process) else -1
     thread = positions(tid[threads], tid)
     below_thread = ~structural & (thread >= 0)
-    caller = np.full(len(ids), root)
-    caller[below_thread] = ids[threads[thread[below_thread]]]
+    caller = scatter(len(ids), below_thread, ids[threads[thread[below_thread]]], root)
     return np.flatnonzero(circling), np.where(moved, caller, parent)
 
 

@@ -121,12 +121,10 @@ class _FolderReader:
             np.concatenate([_numbers(table, key) for table in tables.values()])[place]
             for key in ("text_at", "text_size")
         ]
-        codes = np.full(meta.rows, -1, np.int64)
-        codes[_numbers(tables[0], "row")] = _numbers(tables[0], "signature")
+        codes = scatter(meta.rows, _numbers(tables[0], "row"), _numbers(tables[0], "signature"))
         if not (_within(codes, -1, len(self.signatures)) and _within(spans[0], 0, meta.size + 1 - spans[1])):
             raise ValueError
-        sizes = np.full(meta.rows, -1, np.int64)
-        sizes[_numbers(device, "row")] = _numbers(device, "bytes", -1)
+        sizes = scatter(meta.rows, _numbers(device, "row"), _numbers(device, "bytes", -1))
         text = _Text(self)
         stored = _Stored(text, spans[0], spans[0] + spans[1], codes, self.signatures, sizes, *self._launches(device))
         header = _Header(text, meta.header)
