@@ -306,9 +306,7 @@ class GpuWaits:
         self.on_gpu = _by_target(source[on_gpu & done], target[on_gpu & done])
         self.through_host = _by_target(waited, row)
         self.inside = _by_target(*blocking_calls(trace, np.flatnonzero(communicates)).T)
-        self.asked: dict[int, list[tuple[int, int]]] = {}
-        for computation, *wait in zip(row[order].tolist(), asked[order].tolist(), waited[order].tolist(), strict=True):
-            self.asked.setdefault(computation, []).append((wait[0], wait[1]))
+        self.asked = lists_by(row[order].tolist(), zip(asked[order].tolist(), waited[order].tolist(), strict=True))
         self.before_comm = _by_target(source[before & done], target[before & done])
 
 

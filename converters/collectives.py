@@ -16,7 +16,7 @@ from ..schemas.chakra.attributes import attribute
 from ..schemas.chakra.et_def_pb2 import AttributeProto, NodeType
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
-from ..trace.columns import inverse_positions
+from ..trace.columns import inverse_positions, lists_by
 from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 
@@ -78,10 +78,7 @@ class Agreement:
 
 
 def shared_rows(comms: Sequence[Communication]) -> dict[int, list[Communication]]:
-    by_row: defaultdict[int, list[Communication]] = defaultdict(list)
-    for comm in comms:
-        by_row[comm.row].append(comm)
-    return {row: shared for row, shared in by_row.items() if len(shared) > 1}
+    return {row: shared for row, shared in lists_by((comm.row for comm in comms), comms).items() if len(shared) > 1}
 
 
 def comm_node_type(comm: Communication) -> NodeType:

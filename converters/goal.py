@@ -16,7 +16,7 @@ no `calc` waits for another.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -34,7 +34,7 @@ from ..timeline.graph_building import build_graph
 from ..timeline.graph_replay import replay
 from ..timeline.rank_coupling import join_ranks
 from ..timeline.replay_graph import COMM, DURATION, HOST, ReplayGraph
-from ..trace.columns import IntColumn, mask_at
+from ..trace.columns import IntColumn, lists_by, mask_at
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 
@@ -119,10 +119,8 @@ class _Schedule:
         self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
         self.extra = [0] * len(graph.traces)
         self.numbers = ranks_of(graph.traces)
-        self.comms = [defaultdict[int, list[FoundComm]](list) for _ in graph.traces]
-        for own, trace in zip(self.comms, graph.traces, strict=True):
-            for comm in find_communications(trace):
-                own[comm.row].append(comm)
+        found = [list(find_communications(trace)) for trace in graph.traces]
+        self.comms = [lists_by((comm.row for comm in comms), comms) for comms in found]
         self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
         self.tag = 0
@@ -190,7 +188,7 @@ class _Schedule:
         own: dict[int, list[FoundComm]] = {}
         for row in self.met[point]:
             rank = int(self.graph.rank_of_row[row])
-            own[rank] = self.comms[rank][row - int(self.graph.first_row[rank])]
+            own[rank] = self.comms[rank].get(row - int(self.graph.first_row[rank]), [])
         after = self._communicate(ready, self._next_of(own))
         if after is None:
             self.counts[_FIXED] += 1
@@ -270,12 +268,8 @@ class _Schedule:
 
 def _meetings(graph: ReplayGraph) -> dict[int, list[int]]:
     edges = graph.edges
-    leaving = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0) & (graph.row[edges.source] < 0))
-    rows_of_point: dict[int, list[int]] = {}
-    for point, row in zip(edges.source[leaving].tolist(), edges.owner[leaving].tolist(), strict=True):
-        if point:
-            rows_of_point.setdefault(point, []).append(row)
-    return rows_of_point
+    leaving = (edges.kind == COMM) & (edges.owner >= 0) & (graph.row[edges.source] < 0) & (edges.source != 0)
+    return lists_by(edges.source[leaving].tolist(), edges.owner[leaving].tolist())
 
 
 def _ranks_of_points(graph: ReplayGraph) -> list[int]:

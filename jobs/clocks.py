@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.comm_types import CollectiveCommType
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, lists_by
 from .job_report import ClockOffset
 from .matching import Matched
 
@@ -69,9 +69,7 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
 def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:
     _, reference = _along_groups(joined, [group.end - group.end.min() for group in joined])
     apart = {reference[group.ranks[0]] for group in joined if not _clocks_agree(group)}
-    members: defaultdict[int, list[int]] = defaultdict(list)
-    for rank in sorted(reference):
-        members[reference[rank]].append(rank)
+    members = lists_by((reference[rank] for rank in sorted(reference)), sorted(reference))
     return [ranks for first, ranks in members.items() if first not in apart]
 
 

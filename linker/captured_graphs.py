@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ..schemas.etplus.write_etplus import with_captured
 from ..schemas.kineto.event_args import graph_node_args
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
-from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, mask_at, positions, scatter
+from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, lists_by, mask_at, positions, scatter
 from ..trace.comm_kernels import Comm, launches_collective
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, GPU, RUNTIME, UNVERIFIED
@@ -172,9 +172,8 @@ class _Choice(NamedTuple):
 
 def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fit]) -> list[_Choice]:
     narrowed = [_of_batch(graphs, replay, fit) for replay, fit in zip(replays, fits, strict=True)]
-    alike: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
-    for i, (replay, fit) in enumerate(zip(replays, narrowed, strict=True)):
-        alike[replay.step, fit.candidates].append(i)
+    keys = [(replay.step, fit.candidates) for replay, fit in zip(replays, narrowed, strict=True)]
+    alike = lists_by(keys, range(len(keys)))
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
         sizes = [graphs.graphs[candidate].batch_size for candidate in candidates]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import prod
@@ -24,7 +23,7 @@ from ..schemas.comm_types import RECV, SEND, collective_type, tensors_in
 from ..schemas.execution_trace.arguments import DecodedSide, decode_call
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.event_args import int_list, kernel_comm
-from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, lists_by, matching
 from ..trace.comm_kernels import (
     Comm,
     collective_of,
@@ -256,9 +255,7 @@ class _Registration:
         calls = join.calls
         at = np.flatnonzero(matching(calls.name, join.kineto.events.names, RECORD_PARAM_COMMS.__eq__))
         at = at[np.lexsort((calls.ts[at], calls.thread[at]))]
-        self.by_thread: defaultdict[int, list[int]] = defaultdict(list)
-        for call in at.tolist():
-            self.by_thread[int(calls.thread[call])].append(call)
+        self.by_thread: dict[int, list[int]] = lists_by(calls.thread[at].tolist(), at.tolist())
         self.starts = {thread: calls.ts[of].tolist() for thread, of in self.by_thread.items()}
 
     def between(self, thread: int, since: int, until: int) -> list[int]:

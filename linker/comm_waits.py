@@ -156,11 +156,8 @@ def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[i
     """Pair each collective with the time of one wait. Both are in the same order, as when DDP's reducer waits for its
     buckets. A wait belongs to a launch before it. If there are fewer waits than launches since the previous waits, the
     waits belong to the last launches, because a wait for a stream includes all earlier work on that stream."""
-    bursts: dict[int, list[int]] = {}
-    for ts in waits:
-        bursts.setdefault(bisect_left(launches, ts), []).append(ts)
     done = 0
-    for launched, burst in bursts.items():
+    for launched, burst in lists_by((bisect_left(launches, ts) for ts in waits), waits).items():
         left = pending[done:launched]
         done = launched
         yield from zip(left[max(len(left) - len(burst), 0) :], burst, strict=False)

@@ -9,7 +9,7 @@ distinguishes them. Therefore, the linker accepts a match only if the whole sequ
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +27,7 @@ from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import EventTable
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, mask_at, matching, scatter
+from ..trace.columns import IntColumn, distinct, lists_by, mask_at, matching, scatter
 from ..trace.errors import UNREADABLE
 from ..trace.generated import CompiledSummary, GeneratedKernel, GeneratedKernels
 from ..trace.index import as_positions
@@ -293,9 +293,7 @@ class _CompiledFit(NamedTuple):
 
 class _Graphs:
     def __init__(self, graphs: Sequence[CompiledGraph]) -> None:
-        self.by_region = defaultdict[tuple[str, bool | None], list[CompiledGraph]](list)
-        for graph in graphs:
-            self.by_region[graph.region, graph.backward].append(graph)
+        self.by_region = lists_by(((graph.region, graph.backward) for graph in graphs), graphs)
 
     def fit(self, graph_call: GraphCall, events: EventTable, calls: CpuCalls) -> _CompiledFit | Refusal:
         candidates = self._candidates(graph_call)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ..schemas.comm_types import RECV, SEND, Group
 from ..schemas.communications import FoundComm, blocking_calls, find_communications, issuing_calls
 from ..schemas.kineto.host_calls import WAIT
-from ..trace.columns import IntColumn, distinct, mask_at, matching, median
+from ..trace.columns import IntColumn, distinct, lists_by, mask_at, matching, median
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import Row, as_column
@@ -262,9 +262,7 @@ class _Lanes:
     def waits(self, rows: IntColumn, sent: Container[int]) -> Iterator[tuple[int, int]]:
         points, trace = self.points, self.points.trace
         inside = set(map(tuple, blocking_calls(trace, rows).tolist()))
-        readers = defaultdict[int, list[int]](list)
-        for row, reader in zip(*(column.tolist() for column in points.timed_edges("data")), strict=True):
-            readers[row].append(reader)
+        readers = lists_by(*(column.tolist() for column in points.timed_edges("data")))
         for row in rows.tolist():
             ended = int(points.measured[points.end[row]])
             caller = self.calls.get(row, row)

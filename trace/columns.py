@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 IntColumn = npt.NDArray[np.int64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 _SPARSE = 4  # Lookups use an array if max − min is at most this multiple of the count. Otherwise they sort.
 
@@ -171,8 +173,8 @@ def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
     return scatter(groups, group[at], at)
 
 
-def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]:
-    lists: dict[int, list[int]] = {}
+def lists_by(keys: Iterable[_Key], values: Iterable[_Value]) -> dict[_Key, list[_Value]]:
+    lists: dict[_Key, list[_Value]] = {}
     for key, value in zip(keys, values, strict=True):
         lists.setdefault(key, []).append(value)
     return lists

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .columns import IntColumn, distinct, median
+from .columns import IntColumn, distinct, lists_by, median
 from .conventions import PROFILER_STEP
 from .index import as_positions
 from .stacks import is_module
@@ -151,11 +151,8 @@ def _apart(
 
 
 def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
-    members: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        if is_module(name):  # layers also recur in every iteration
-            continue
-        members.setdefault(family_of(name), []).append(i)
+    kept = [i for i, name in enumerate(names) if not is_module(name)]  # layers also recur in every iteration
+    members = lists_by((family_of(names[i]) for i in kept), kept)
     found = sorted(members.items(), key=lambda item: (len(item[1]), item[1][0]))
     return [(family, np.array(marks, np.int64)) for family, marks in found if len(marks) >= _FEWEST]
 

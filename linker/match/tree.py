@@ -13,7 +13,7 @@ import numpy as np
 
 from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.call_tree import nearest
-from ...trace.columns import IntColumn, distinct
+from ...trace.columns import IntColumn, distinct, lists_by
 from ...trace.kinds import UNVERIFIED
 from ..calls import EtCalls
 from ..shortest_edit import CallOrder, shortest_edit
@@ -66,9 +66,7 @@ def _forests(
     names, forests = calls.name.tolist(), []
     for t in distinct(thread[kept]):
         members = np.flatnonzero(kept & (thread == t))
-        children: dict[int, list[int]] = {-1: []}
-        for i, p in zip(members.tolist(), above[members].tolist(), strict=True):
-            children.setdefault(p, []).append(i)
+        children: dict[int, list[int]] = {-1: [], **lists_by(above[members].tolist(), members.tolist())}
         shape: dict[int, int] = {}
         for i in members[::-1].tolist():  # callers precede callees
             below = tuple(sorted(shape[callee] for callee in children.get(i, ())))
