@@ -137,10 +137,8 @@ class _Schedule:
 
     def _point(self, point: int) -> int | None:
         rank = self.rank_of_point[point]
-        needs: list[int] = []
-        for edge in range(self.begin[point], self.begin[point + 1]):
-            needs += self._edge(edge, rank)
-        return self._joined(rank, needs)
+        edges = range(self.begin[point], self.begin[point + 1])
+        return self._joined(rank, [need for edge in edges for need in self._edge(edge, rank)])
 
     def _joined(self, rank: int, needs: Sequence[int]) -> int | None:
         distinct = list(dict.fromkeys(needs))

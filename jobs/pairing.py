@@ -16,6 +16,7 @@ import msgspec
 from ..linker.naming import ET, KINETO, TraceFile, begins_with, is_merged, look_at
 from ..schemas.text.files import load
 from ..schemas.text.storage import Folder, at
+from ..trace.columns import lists_by
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ..trace.printable import csv_cell, few, text_of_cell
 
@@ -221,10 +222,7 @@ def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
 
 
 def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict[Any, TraceFile]:
-    by_key: defaultdict[Any, list[TraceFile]] = defaultdict(list)
-    for file in files:
-        by_key[key(file)].append(file)
-    return {value: of[0] for value, of in by_key.items() if len(of) == 1}
+    return {value: of[0] for value, of in lists_by(map(key, files), files).items() if len(of) == 1}
 
 
 def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[TraceFile]]:

@@ -169,9 +169,8 @@ def _of_ancestors(
     found = np.flatnonzero((at >= 0) & is_record[at])
     node = nodes.node[at[found]]
     wanted = distinct(node)
-    made: list[T] = []  # reading the nodes in file order decodes each block of the file only once
-    for first in range(0, len(wanted), _TEXTS):
-        made += map(read, et.texts.of(wanted[first : first + _TEXTS]))
+    # Reading the nodes in file order decodes each block of the file only once.
+    made = [read(text) for k in range(0, len(wanted), _TEXTS) for text in et.texts.of(wanted[k : k + _TEXTS])]
     result: list[T | None] = [None] * len(at)
     for i, k in zip(found.tolist(), np.searchsorted(wanted, node).tolist(), strict=True):
         result[i] = made[k]

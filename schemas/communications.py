@@ -91,10 +91,8 @@ def known_groups(trace: Trace) -> dict[str, list[int]]:
 def _known_groups(trace: Trace) -> dict[str, list[int]]:
     code = trace.name_codes.get(PROCESS_GROUPS)
     rows = np.flatnonzero((trace.nodes.name == (-1 if code is None else code)) & (trace.nodes.kind == CPU))
-    groups: dict[str, list[int]] = {}
-    for record in call_records(trace, rows):
-        groups |= groups_in(recorded_groups(record.inputs))
-    return groups | trace.process_groups
+    recorded = (groups_in(recorded_groups(record.inputs)) for record in call_records(trace, rows))
+    return {name: ranks for groups in recorded for name, ranks in groups.items()} | trace.process_groups
 
 
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from bisect import insort
-from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
@@ -200,10 +199,8 @@ def _shared(
     links = [_links(rank, communication) for communication in communications]
     begin, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
     queue, gap, queued = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
-    members = defaultdict[Group, list[int]](list)
-    for k, communication in enumerate(communications):
-        if communication.kind not in (SEND, RECV):
-            members[communication.group].append(k)
+    own = [k for k, communication in enumerate(communications) if communication.kind not in (SEND, RECV)]
+    members = lists_by((communications[k].group for k in own), own)
     asked = points.measured[issued]
     for group, places in members.items():
         queues[group] = len(workers)

@@ -124,8 +124,4 @@ def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any
     records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}
     equal = len({tuple(str(record.get(key)) for key in _SAME_DEVICE) for record in records}) == 1
-    known = {}
-    for number in distinct(device).tolist():
-        if number in by_id or equal:
-            known[number] = by_id.get(number, records[0])
-    return known
+    return {k: by_id.get(k, records[0]) for k in distinct(device).tolist() if k in by_id or equal}
