@@ -32,7 +32,7 @@ from etplus.report.part_report import page_columns
 from etplus.report.report_html import diff_html, job_diff_html, ranks_html
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, RANDOM_HOST_JOBS
-from made_jobs import JOBS, Rank, ddp
+from made_jobs import JOBS, Rank, ddp, slow_rank
 from made_jobs import Job as MadeJob
 from random_job import RANDOM_JOBS
 from random_program import random_programs
@@ -58,11 +58,6 @@ _LEFT_OUT = ("hint", "doc", "version", "tool_version")
 PREFILL, DECODE = Batch(prefill=[(64, 64), (16, 80)]), Batch(decode=[(1, 65), (1, 81), (1, 9)])
 
 
-class _SlowRank(Rank):
-    def compute(self, name: str, ns: int, *sides: Any) -> None:
-        super().compute(name, ns * (1 + (self.rank == 2)), *sides)
-
-
 @cache
 def traces_of(name: str, after: bool = False) -> list[Trace]:
     """The traces of a case, one per rank, without the names of their files; `after` is the other side of a change."""
@@ -72,7 +67,7 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
         et, kineto = map(plain, fixture_pair("pairs/gpu_shaped_from_cpu"))
         return [link(et if name == "pair" else None, kineto)]
     if name == "slow_rank":
-        return _linked(MadeJob(ddp, 3, skew_ns=50_000, of=Rank if after else _SlowRank))
+        return _linked(MadeJob(ddp, 3, skew_ns=50_000, of=Rank if after else slow_rank(2)))
     if name in JOB_PAIRS:
         return _linked(JOB_PAIRS[name][after])
     if name in JOBS:
@@ -164,6 +159,9 @@ def analysis_lines(name: str) -> list[str]:
         summary = Job(traces_of(name, False)).summary()
         lines += [line for key, table in summary.tables.items() for line in flat(key, [row.plain() for row in table])]
         lines += flat("jobs", _compared_jobs(name).to_dict())
+    if name == "job 1":
+        tables = Job(traces_of(name, False)).analyze()
+        lines += flat("tables", {key: [[len(tables[key]), *getattr(tables, key).rows[-1:]]] for key in tables})
     return lines
 
 

@@ -245,6 +245,16 @@ class Rank:
         self.events.append(trace_event("kernel", name, (self.rank, stream), start, end, args))
 
 
+def slow_rank(late: int) -> type[Rank]:
+    """Ranks of which one needs twice the time for its kernels."""
+
+    class SlowRank(Rank):
+        def compute(self, name: str, ns: int, *sides: Any) -> None:
+            super().compute(name, ns * (1 + (self.rank == late)), *sides)
+
+    return SlowRank
+
+
 def trace_event(category: str, name: str, track: tuple[int, int], start: int, end: int, args: Document) -> Document:
     return event(category, name, start / 1000, (end - start) / 1000, args, pid=track[0], tid=track[1])
 

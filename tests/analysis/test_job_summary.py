@@ -1,7 +1,7 @@
 """The summary of a made job against the tables of its ranks, and ranks that stand out, by hand."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,22 +10,15 @@ from etplus.analysis.job_summary import JobSummary, rank_contribution, ranks_to_
 from etplus.trace.kernel_names import kernel_label
 from etplus.trace.trace import Trace
 from made_jobs import Job as MadeJob
-from made_jobs import Rank, ddp
+from made_jobs import ddp, slow_rank
 from support import linked
 
 LATE = 2
 
 
-class SlowRank(Rank):
-    """The products of one rank take twice as long."""
-
-    def compute(self, name: str, ns: int, *sides: Any) -> None:
-        super().compute(name, ns * (1 + (self.rank == LATE)), *sides)
-
-
 @pytest.fixture(scope="module")
 def ranks() -> list[Trace]:
-    return [link(*texts) for texts in MadeJob(ddp, 5, of=SlowRank).texts(waits=True)]
+    return [link(*texts) for texts in MadeJob(ddp, 5, of=slow_rank(LATE)).texts(waits=True)]
 
 
 @pytest.fixture

@@ -9,20 +9,13 @@ from etplus.report.report_html import large_job_html, ranks_html
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from made_jobs import Job as MadeJob
-from made_jobs import Rank, ddp
+from made_jobs import ddp, slow_rank
 from pages import data_of
-
-
-class SlowRank(Rank):
-    """The products of rank 2 take twice as long."""
-
-    def compute(self, name: str, ns: int, *sides: Any) -> None:
-        super().compute(name, ns * (1 + (self.rank == 2)), *sides)
 
 
 @pytest.fixture(scope="module")
 def ranks() -> list[Trace]:
-    return [link(*texts) for texts in MadeJob(ddp, 5, of=SlowRank).texts(waits=True)]
+    return [link(*texts) for texts in MadeJob(ddp, 5, of=slow_rank(2)).texts(waits=True)]
 
 
 def test_a_large_job_shows_some_ranks_and_numbers_of_all(ranks: list[Trace], monkeypatch: pytest.MonkeyPatch) -> None:

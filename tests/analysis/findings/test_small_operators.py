@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus import link
-from etplus.analysis.findings import Case, Finding
+from etplus.analysis.findings import Case
 from etplus.analysis.findings.small_operators import operator_loops
 from etplus.analysis.findings.work_items import work_items
 from etplus.trace.trace import Trace
@@ -65,23 +65,6 @@ def test_the_gain_is_what_one_operator_leaves_of_the_loop() -> None:
     finding = next(one for one in found if one.id == "small-operators")
     assert finding.gain is not None and 0.6 * found.makespan_ns < finding.gain.ns < found.makespan_ns
     assert f"{ROUNDS} times in a row" in finding.title and "torch.bmm" in finding.advice
-
-
-def test_float64_is_a_finding_and_float32_is_none() -> None:
-    found: dict[str, Finding | None] = {}
-    for dtype, factor in (("f64", 1.0), ("f32", 0.5)):
-        device = MadeDevice()
-        for _ in range(8):
-            device.op(
-                "aten::mul", [(4096, 4096)] * 2, ("vectorized_elementwise_kernel<Mul>", 400 * factor), dtype=dtype
-            )
-            device.op("aten::tanh", [(64, 64)], ("vectorized_elementwise_kernel<Tanh>", 5.0), dtype="f32")
-        every = {one.id: one for one in find_findings(Case([device.trace()]))}
-        found[dtype] = every.get("double-precision")
-    double = found["f64"]
-    assert found["f32"] is None and double is not None and double.gain is not None
-    assert abs(double.gain.ns - 8 * 200_000) < 0.3 * 8 * 200_000
-    assert double.evidence[0].value == 8 * 400_000
 
 
 def test_every_item_is_there_once() -> None:

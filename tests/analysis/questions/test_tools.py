@@ -14,7 +14,7 @@ from etplus.analysis.summary import TABLES, table_of
 from etplus.linker import link
 from etplus.trace.errors import UsageError
 from made_jobs import Job as MadeJob
-from made_jobs import Rank, ddp
+from made_jobs import ddp, slow_rank
 from made_traces import frame, op
 from support import linked
 
@@ -29,11 +29,6 @@ PAIR = "pairs/gpu_shaped_from_cpu"
 @cache
 def one() -> ServedTraces:
     return ServedTraces.of([linked(PAIR)])
-
-
-class SlowRank(Rank):
-    def compute(self, name: str, ns: int, *sides: Any) -> None:
-        super().compute(name, ns * (1 + (self.rank == LATE)), *sides)
 
 
 def hostile(kineto: bytes) -> bytes:
@@ -57,7 +52,7 @@ def hostile(kineto: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def job() -> ServedTraces:
     """A job whose rank `LATE` computes slowly."""
-    texts = MadeJob(ddp, RANKS, of=SlowRank).texts(waits=True)
+    texts = MadeJob(ddp, RANKS, of=slow_rank(LATE)).texts(waits=True)
     return ServedTraces.of([link(None, hostile(kineto)) for _, kineto in texts])
 
 
@@ -218,6 +213,10 @@ def test_traces_are_a_job_if_their_ranks_differ(job: ServedTraces) -> None:
     assert list(alike.traces) == [0, 1] and not alike.job
     assert ServedTraces({0: job.traces[0], 1: job.traces[1]}, job=True).job
     assert list(ServedTraces.of([job.traces[2], job.traces[0], job.traces[1]]).traces) == [0, 1, 2]
+    two = ServedTraces.of([job.traces[1], job.traces[0]])
+    assert two.job and list(two.traces) == [0, 1] and two.case(None).analyses == (two.analysis(0), two.analysis(1))
+    apart = ServedTraces.of([job.traces[0], *(link(None, texts[1]) for texts in MadeJob(ddp, 2).texts()[1:])])
+    assert list(apart.traces) == [0, 1] and not apart.job, "of jobs of three ranks and of two"
 
 
 def test_results_of_whole_traces_and_of_the_latest_steps_stay() -> None:
