@@ -1,29 +1,21 @@
 """Two jobs side by side: rank by rank what the comparison of its two traces says, and together the sums of these."""
 
 from pathlib import Path
-from typing import Any
 
 import etplus
 import pytest
 from etplus.trace.errors import UsageError
-from made_jobs import Job, Rank, ddp
+from made_jobs import Job, ddp, slow_rank
 from support import call
 
 RANKS = 2
-
-
-class SlowRank(Rank):
-    """Rank 1 computes more slowly."""
-
-    def compute(self, name: str, ns: int, *sides: Any) -> None:
-        super().compute(name, ns * (1 + self.rank), *sides)
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A job as columns, and one of a rank more as ET+ files."""
     folder = tmp_path_factory.mktemp("jobs")
-    for name, job, out in (("a", Job(ddp, RANKS), "a.etplus"), ("b", Job(ddp, RANKS + 1, of=SlowRank), "b")):
+    for name, job, out in (("a", Job(ddp, RANKS), "a.etplus"), ("b", Job(ddp, RANKS + 1, of=slow_rank(1)), "b")):
         (folder / name).mkdir()
         job.write(folder / name)
         etplus.link_many(folder / name, folder / out, jobs=1)
