@@ -21,7 +21,17 @@ from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .breakdown import breakdown, iteration_at, iterations, launched_in
 from .table import NamedTables, Row, TextColumn, column, derived
-from .trace_diff import Difference, DiffRow, Side, device_names, flat_tables, in_iterations, json_of_difference, match
+from .trace_diff import (
+    Difference,
+    DiffRow,
+    Side,
+    device_names,
+    flat_tables,
+    in_iterations,
+    json_of_difference,
+    match,
+    ops_of,
+)
 
 _Mask = npt.NDArray[np.bool_]
 _NAMED = ("ops", "kernels", "host_ops")
@@ -70,17 +80,12 @@ def compared_rank(trace: Trace, *, annotation: str | None = None, by_shape: bool
 
 def _totals(trace: Trace, latency_ns: float, events: _Mask, calls: _Mask, count: int, by_shape: bool) -> PartTotals:
     part = trace if events.all() else in_iterations(trace, np.flatnonzero(events))
-    ops: dict[str, list[int]] = {}
-    for row in breakdown(part):
-        total = ops.setdefault(f"{row.label} {row.shapes}".rstrip() if by_shape else row.label, [0, 0])
-        total[0] += row.count
-        total[1] += row.total_ns
     gpu, top = part.gpu, np.flatnonzero(calls & (trace.hierarchy.top == np.arange(len(trace.calls))))
     took = (trace.calls.end - trace.calls.ts)[top]
-    ops_by_name = {name: Side(events / count, ns / count) for name, (events, ns) in ops.items()}
+    ops = ops_of(breakdown(part), by_shape, lambda total: total / count)
     kernels, host_ops = _by_name(trace, gpu.name, gpu.dur, count), _by_name(trace, trace.calls.name[top], took, count)
     device_ns, communication_ns = int(gpu.dur.sum()) / count, int(gpu.dur[part.is_comm].sum()) / count
-    return PartTotals(latency_ns, device_ns, communication_ns, ops_by_name, kernels, host_ops)
+    return PartTotals(latency_ns, device_ns, communication_ns, ops, kernels, host_ops)
 
 
 def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: int) -> dict[str, Side]:

@@ -41,9 +41,8 @@ from .devices import Device, why_unknown
 from .event_work import Work, work_of_events
 from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, LaunchRow, QueueUse, idle_causes, launch_statistics, queue_use
-from .modules import ModuleRow, OperatorRow, module_table, operator_table
+from .modules import KernelSequence, ModuleRow, OperatorRow, kernel_sequences, module_table, operator_table
 from .origins import PhaseRow, SourceRow, phase_table, source_table
-from .sequences import KernelSequence, kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
 from .storages import storages_of
 from .table import NamedTables, PlainRows, Records, Row, Table, WithMean, column
@@ -104,7 +103,7 @@ class Analysis(Suggests):
 
     def to_text(self, width: int = 80) -> str:
         """Return one screen of text, at most `width` columns wide. `etplus analyze` prints it with the findings."""
-        text: str = outer("report.analysis_screen").render(self, None, width)
+        text: str = outer("report.report_text").render(self, None, width)
         return text
 
     def plot(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -125,9 +125,10 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
     files = a.trace.file, b.trace.file, device_names(a.trace), device_names(b.trace), per_iteration
     totals = len(a.iterations), len(b.iterations), one.outside, other.outside, one.total_ns, other.total_ns
     on_gpu = bool(one.total_ns or other.total_ns)
-    both_ops = match(_ops(one, by_shape), _ops(other, by_shape)), match(_kernels(one), _kernels(other))
+    ops = match(*(ops_of(part.breakdown, by_shape, part.mean) for part in (one, other)))
+    both = ops, match(_kernels(one), _kernels(other))
     return Difference(
-        *(*files, *totals, *both_ops, _latency(a, per_iteration), _latency(b, per_iteration)),
+        *(*files, *totals, *both, _latency(a, per_iteration), _latency(b, per_iteration)),
         (*a.trace.damage, *b.trace.damage),
         path_rows(a, b, per_iteration=per_iteration),
         phase_changes(a.serving_phases, b.serving_phases),
@@ -212,13 +213,14 @@ def match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
     return sorted(rows, key=lambda row: (-abs(row.change_ns), row.name))
 
 
-def _ops(part: _ComparedPart, by_shape: bool) -> dict[str, Side]:
-    groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for row in part.breakdown:
-        name = row.label
-        groups[f"{name} {row.shapes}".rstrip() if by_shape else name].append((row.count, row.total_ns))
-    totals = {name: map(sum, zip(*rows, strict=True)) for name, rows in groups.items()}
-    return {name: Side(part.mean(count), part.mean(ns)) for name, (count, ns) in totals.items()}
+def ops_of(rows: Iterable[BreakdownRow], by_shape: bool, mean: Callable[[float], float]) -> dict[str, Side]:
+    """Return the operators by name (or by name and shapes). `mean` converts a sum to a mean per iteration."""
+    groups: dict[str, list[int]] = {}
+    for row in rows:
+        total = groups.setdefault(f"{row.label} {row.shapes}".rstrip() if by_shape else row.label, [0, 0])
+        total[0] += row.count
+        total[1] += row.total_ns
+    return {name: Side(mean(count), mean(ns)) for name, (count, ns) in groups.items()}
 
 
 def _kernels(part: _ComparedPart) -> dict[str, Side]:

@@ -32,13 +32,12 @@ from etplus.linker import link
 from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.linker.pipeline import read_captures
 from etplus.planning.costs.end_to_end import Prediction, calibrated, predict
-from etplus.planning.costs.fitting import Part, fit_parts, prepare
+from etplus.planning.costs.fitting import FittedModel, Part, fit_parts, prepare
 from etplus.planning.costs.kernel_model import fit_kernels
 from etplus.planning.costs.measured_models import KindMean
-from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.model_file import FittedModel
 from etplus.planning.costs.pricing import Price, Pricing
 from etplus.planning.costs.rank_job import Host, RankJob
+from etplus.planning.costs.task import MeasuredTask
 from etplus.trace.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"

@@ -26,8 +26,7 @@ import msgspec
 import numpy as np
 from compare_shapes import compared
 from etplus.planning.costs.end_to_end import predict
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.model_file import FittedModel
+from etplus.planning.costs.fitting import FittedModel, fit
 from etplus.planning.reshape.reshape import reshaped
 from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change
 from etplus.schemas.etplus.read_etplus import read_etplus

@@ -12,9 +12,8 @@ from ..analysis.findings import Case, find_findings
 from ..analysis.summary import analyze, columns_of, json_of, tables_of
 from ..analysis.table import Row
 from ..jobs.job_report import ranges
-from ..report.analysis_screen import render, row_of, table_of_rows
 from ..report.findings_text import render_full
-from ..report.report_text import table_text, text_of
+from ..report.report_text import render, row_of, table_of_rows, table_text, text_of
 from ..schemas.text.transaction import make_folder
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL

@@ -12,9 +12,8 @@ import msgspec
 import numpy as np
 
 from ..planning.costs.end_to_end import calibrated
-from ..planning.costs.fitting import fit
+from ..planning.costs.fitting import fit, write_model
 from ..planning.costs.kernel_model import KernelModel
-from ..planning.costs.model_file import write_model
 from ..planning.costs.registry import explain
 from ..planning.measure.measured import read_measured
 from ..schemas.text.transaction import check_outputs

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any, get_args
 
 from ..planning.costs.end_to_end import Prediction, predict, predict_ranks
-from ..planning.costs.model_file import read_model
+from ..planning.costs.fitting import read_model
 from ..planning.costs.rank_job import Host
 from ..planning.measure.measured import read_measured
 from ..planning.reshape.reshape import Reshaped

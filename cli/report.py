@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from ..analysis.summary import analyze
-from ..report.html_page import check_page_name
-from ..report.report_html import ranks_html
+from ..report.report_html import check_page_name, ranks_html
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL

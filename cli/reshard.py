@@ -10,7 +10,7 @@ from typing import Any, get_args
 import orjson
 
 from ..converters.conversion import convert
-from ..planning.costs.model_file import read_model
+from ..planning.costs.fitting import read_model
 from ..planning.measure.measured import read_measured
 from ..planning.reshard.explain import explain
 from ..planning.reshard.job import Resharded, reshard

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from etplus.analysis.device_gaps import Gap
 from etplus.analysis.event_frames import CallFrame, EventFrame
 from etplus.analysis.job_diff import JobDiffRow, RankChange
 from etplus.analysis.job_summary import (
@@ -20,6 +19,7 @@ from etplus.analysis.job_summary import (
     RankOutlier,
     RankSpread,
 )
+from etplus.analysis.launch_queues import Gap
 from etplus.analysis.place_diff import LineSide, PathRow
 from etplus.analysis.summary import TABLES
 from etplus.analysis.table import INFERRED, Row

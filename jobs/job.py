@@ -307,8 +307,8 @@ class Job(Suggests):
 
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
         """Write an HTML page about all ranks. For more than 64 ranks, the page shows only outliers in detail."""
-        outer("report.html_page").check_page_name(path)
         pages = outer("report.report_html")
+        pages.check_page_name(path)
         if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
             page, _ = pages.large_job_html(self, title)
         else:

@@ -10,15 +10,13 @@ import numpy as np
 
 from ..analysis.bandwidth import BandwidthRow, CommunicationRow
 from ..analysis.breakdown import BreakdownRow, DeviceUse, StreamUse
-from ..analysis.device_gaps import Gap, longest_gaps
 from ..analysis.device_memory import DeviceMemory, MemoryHolder, OutlivingRow
 from ..analysis.job_diff import JobDiffRow, RankChange
 from ..analysis.kernel_peaks import GemmRow, KernelRow
-from ..analysis.launch_queues import IdleCauses, LaunchRow, QueueUse
-from ..analysis.modules import ModuleRow, OperatorRow, module_class
+from ..analysis.launch_queues import Gap, IdleCauses, LaunchRow, QueueUse, longest_gaps
+from ..analysis.modules import KernelSequence, ModuleRow, OperatorRow, module_class
 from ..analysis.origins import PhaseRow, SourceRow
 from ..analysis.place_diff import LineRow, PathRow
-from ..analysis.sequences import KernelSequence
 from ..analysis.serving_steps import PhaseChange, ServingPhase, ServingStep
 from ..analysis.summary import Analysis, analyze, json_of
 from ..analysis.table import Column, Row, Table, column, inferred

@@ -1,15 +1,23 @@
 """Build the HTML report of a trace or of a job's ranks. It shows analysis tables together with a timeline.
 
-A large job's page shows details of some ranks, and key figures of all. Each finding gets the command that prints its
-gain."""
+The page is one file with the data, the chart library and the script. It loads nothing else. A large job's page shows
+details of some ranks, and key figures of all. Each finding gets the command that prints its gain."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import html
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import PurePath
 from typing import Any, Protocol
+
+import orjson
 
 from .. import __version__
 from ..analysis.counters import counters, drawn
@@ -21,15 +29,15 @@ from ..analysis.summary import Analysis, analyze
 from ..analysis.table import Row, Table
 from ..analysis.trace_diff import Difference, json_of_difference
 from ..jobs.job_ranks import check_job, job_trace
+from ..schemas.text.memory_limit import require_memory, size_text
 from ..timeline.critical import CriticalChain, critical_chain, unchanged_replay
 from ..timeline.graph_replay import Replay, replay
 from ..timeline.whatif import apply_what_ifs, parse_what_if
-from ..trace.errors import UsageError
+from ..trace.errors import EtplusError, UsageError
 from ..trace.kernel_kinds import GPU_KINDS
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from .flame import flame_graph
-from .html_page import page
 from .packed import pack_json
 from .part_report import PathTable, page_columns, part_report, step_reports, table_of_columns
 from .timeline import job_timeline, rank_lanes
@@ -360,3 +368,73 @@ def cards_of_many(ranks: int) -> dict[str, Any]:
     """Return the note that a page with more than `MOST_RANKS` ranks shows instead of findings."""
     reason = f"a page of {ranks} ranks has no findings (limit: {MOST_RANKS}); use `etplus why … --ranks LIST`"
     return plain_cards(Findings((), None, (), None, 0)) | {"none_reason": reason}
+
+
+_PARTS = files(__package__) / "page"
+_SCRIPT = "page.js"
+_STYLES = ("style.css", "drawings.css", "details.css", "access.css")
+_LIBRARY = "echarts.min.js.gz"
+_SUFFIXES = ("", ".html", ".htm")
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+# Maximum size of the data in bytes. It is V8's String::kMaxLength: browsers do not accept longer strings.
+_LARGEST = 1 << 29
+# Building a page needs at most this many times the memory of its data.
+_COPIES = 3
+
+
+def page(report: dict[str, Any], title: str) -> bytes:
+    """Return the HTML page of a report. Equal reports give identical bytes.
+
+    Names in traces are untrusted. The content security policy therefore forbids all downloads, and only the page's own
+    two scripts may run, identified by their hashes.
+
+    Raises:
+        EtplusError: the page is too large for browsers or does not fit in memory."""
+    library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
+    script = _joined([_SCRIPT])
+    hashes = [hashlib.sha256(text.encode()).digest() for text in (library, script)]
+    allowed = " ".join(f"'sha256-{base64.b64encode(found).decode()}'" for found in hashes)
+    data, remedy = embedded(report), "select a part with --steps or --window, or pass fewer files"
+    if len(data) > _LARGEST:
+        problem = f"the page would need {size_text(len(data))}, but browsers open at most {size_text(_LARGEST)}"
+        raise EtplusError(f"{title}: {problem}; {remedy}")
+    require_memory(title, len(data), "etplus builds the page in memory", times=_COPIES, remedy=remedy)
+    parts: dict[str, str | bytes] = {
+        "policy": f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:",
+        "generator": f"etplus {__version__}",
+        "title": html.escape(title),
+        "style": _joined(_STYLES),
+        "data": data,
+        "library": library,
+        "script": script,
+    }
+    pieces: list[str | bytes] = [*_PLACE.split((_PARTS / "page.html").read_text("utf-8"))]
+    pieces[1::2] = [parts[str(name)] for name in pieces[1::2]]
+    return b"".join(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
+
+
+def check_page_name(path: str | os.PathLike[str]) -> None:
+    """Raise an error if the name has the suffix of another format. "-" and names without a suffix are accepted.
+
+    Raises:
+        UsageError: the suffix belongs to another format.
+
+    Example:
+        >>> check_page_name("report.html.gz")
+    """
+    suffix = PurePath(os.fspath(path).lower().removesuffix(".gz")).suffix
+    if suffix not in _SUFFIXES:
+        raise UsageError(f"{os.fspath(path)}: the report is an HTML page, not {suffix}; use a name that ends in .html")
+
+
+def embedded(value: Any) -> bytes:
+    """Return a value as JSON. Characters are escaped so that no string in it can end or change the script element."""
+    data = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    for text, escape in _UNSAFE.items():
+        data = data.replace(text.encode(), escape.encode())
+    return data
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "\n".join((_PARTS / name).read_text("utf-8") for name in names)

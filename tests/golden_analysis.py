@@ -18,16 +18,16 @@ import numpy as np
 import orjson
 from etplus import Job, link
 from etplus.analysis.counters import counters, drawn
-from etplus.analysis.device_gaps import longest_gaps
 from etplus.analysis.event_frames import event_frame, op_frame
 from etplus.analysis.event_relations import backward_of, relations_of
 from etplus.analysis.findings import Case, Findings, changes, find, find_findings
 from etplus.analysis.job_diff import JobDifference, compared_rank, job_difference
+from etplus.analysis.launch_queues import longest_gaps
 from etplus.analysis.place_diff import line_rows, path_rows
 from etplus.analysis.storages import storages_of
 from etplus.analysis.summary import Analysis, analyze, json_of
 from etplus.analysis.top import TOP_BY, top_table
-from etplus.report import analysis_screen, diff_text, findings_text, report_text, top_text
+from etplus.report import diff_text, findings_text, report_text, top_text
 from etplus.report.part_report import page_columns
 from etplus.report.report_html import diff_html, job_diff_html, ranks_html
 from etplus.trace.trace import Trace
@@ -180,8 +180,8 @@ def report_lines(name: str) -> list[str]:
     texts = [findings_text.render(findings, shell="t.json"), findings_text.render_full(findings)]
     texts += [top_text.render(top_table(analyses, by), analyses, by, top=8) for by in TOP_BY]
     for analysis in analyses:
-        texts += [report_text.text_of(analysis, 100), analysis_screen.render(analysis, findings)]
-    texts.append(analysis_screen.table_of_rows([analysis_screen.row_of(one, findings) for one in analyses], 80))
+        texts += [report_text.text_of(analysis, 100), report_text.render(analysis, findings)]
+    texts.append(report_text.table_of_rows([report_text.row_of(one, findings) for one in analyses], 80))
     if name != "pair" and name != "tf32":
         a, b = analyses[0], _analyses(name, True)[0]
         changed = changes(a, b)

@@ -6,9 +6,8 @@ from typing import Any
 import golden_timeline
 import msgspec
 from etplus.planning.costs.end_to_end import calibrated, predict, predict_ranks
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.measured_tasks import gpu_tasks
-from etplus.planning.costs.model_file import FittedModel
+from etplus.planning.costs.fitting import FittedModel, fit
+from etplus.planning.costs.task import gpu_tasks
 from etplus.planning.reshape.shape_change import batch_change
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace

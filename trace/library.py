@@ -196,7 +196,7 @@ class Library(Suggests):
         from ..schemas.text.files import open_output
         from .selection import part_of
 
-        outer("report.html_page").check_page_name(path)
+        outer("report.report_html").check_page_name(path)
         part = part_of(cast("Trace", self), steps=steps, window=window, between=between, module=module)
         page, _ = outer("report.report_html").ranks_html([part.analyze()], 1, title, output=path)
         with open_output(path) as out:

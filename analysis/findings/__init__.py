@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .case import Case
     from .find import Findings, find_findings
     from .finding import Candidate, Detector, Evidence, Finding, Gain, Intervention, Where
-    from .places import where_of
+    from .proofs import where_of
     from .trace_changes import TraceChanges, changes
 
 __all__ = ["Candidate", "Case", "Detector", "Evidence", "Finding", "Findings", "Gain", "Intervention", "TraceChanges"]
@@ -25,7 +25,7 @@ __getattr__, __dir__ = lazy_names(
         ".case": "Case",
         ".find": "Findings find_findings",
         ".finding": "Candidate Detector Evidence Finding Gain Intervention Where",
-        ".places": "where_of",
+        ".proofs": "where_of",
         ".trace_changes": "TraceChanges changes",
     },
     __all__,

@@ -8,7 +8,7 @@ from functools import cache, partial
 from ...trace.errors import EtplusError
 from ...trace.plugins import Plugin, plugins
 from .case import Case
-from .communication_findings import COMMUNICATION
+from .communication_findings import CommunicationBound, ExposedCommunication, SmallMessages
 from .eager_attention import EagerAttention
 from .finding import Candidate, Detector
 from .fusable import ElementwiseChains, OptimizerLoop
@@ -19,11 +19,11 @@ from .like_work import SlowerThanLike
 from .memory_use import AllocatorCalls, MemoryNearlyFull
 from .precision import DoublePrecision, MixedPrecision
 from .products import NoTensorFloat, OldKernels, ProductDimensions
-from .recording_gaps import RECORDING
-from .serving_findings import SERVING
+from .recording_gaps import IncompleteRecording
+from .serving_findings import DecodeFarFromPeak, GraphGaps, PaddedBatches, PrefillBlocksDecode, WaitsForFirstKernel
 from .small_operators import SmallOperators
-from .step_outliers import STEPS
-from .stragglers import STRAGGLERS
+from .step_outliers import OutlierStep
+from .stragglers import Straggler, UnlikeWork
 
 # Entry-point group for plugins. An entry maps a finding id to a `Detector` object or class.
 GROUP = "etplus.findings"
@@ -37,7 +37,11 @@ _DEVICE: tuple[Detector, ...] = (
     *(ElementwiseChains(), OptimizerLoop(), SmallOperators(), LayoutConversions(), Copies(), Recomputation()),
     *(SlowerThanLike(), AllocatorCalls(), MemoryNearlyFull()),
 )
-BUILT_IN: tuple[Detector, ...] = (*_HOST, *_DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS, *RECORDING)
+_OTHERS: tuple[Detector, ...] = (
+    *(ExposedCommunication(), CommunicationBound(), SmallMessages(), Straggler(), UnlikeWork(), PrefillBlocksDecode()),
+    *(WaitsForFirstKernel(), PaddedBatches(), GraphGaps(), DecodeFarFromPeak(), OutlierStep(), IncompleteRecording()),
+)
+BUILT_IN: tuple[Detector, ...] = (*_HOST, *_DEVICE, *_OTHERS)
 
 
 def detectors() -> Mapping[str, Callable[[Case], Iterable[Candidate]]]:

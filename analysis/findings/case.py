@@ -25,8 +25,7 @@ from ..devices import Device
 from ..kernel_peaks import event_bounds
 from ..summary import Analysis, analyze
 from .finding import Candidate, Evidence, Intervention, Where
-from .places import where_of
-from .proofs import sql
+from .proofs import sql, where_of
 
 _Made = TypeVar("_Made")
 

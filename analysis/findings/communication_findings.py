@@ -18,9 +18,8 @@ from ...trace.kinds import ACCUMULATION, BACKWARD, CPU, GRADIENT_COMMUNICATION
 from ...trace.origin import origin_of_rows
 from ...trace.text_tables import in_ms
 from .case import Case
-from .finding import INFERRED, PREDICTED, Candidate, Detector, Intervention
-from .places import where_of
-from .proofs import time_of_rows
+from .finding import INFERRED, PREDICTED, Candidate, Intervention
+from .proofs import time_of_rows, where_of
 from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
 
 # A transfer is reported only if more than this share of it is exposed. Bucketing cannot hide everything.
@@ -252,6 +251,3 @@ def name_of(rank: RankTimes, at: IntColumn) -> str:
     """Return the most frequent name among the communications at these positions."""
     codes, count = np.unique(rank.trace.nodes.name[rank.row[at]], return_counts=True)
     return rank.trace.names[int(codes[np.argmax(count)])]
-
-
-COMMUNICATION: tuple[Detector, ...] = (ExposedCommunication(), CommunicationBound(), SmallMessages())

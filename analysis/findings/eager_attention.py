@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...trace.columns import mask_at
 from ..flops import Product
-from .case import OfWorstRank, RankOfCase
+from .case import Case, OfWorstRank, RankOfCase
 from .finding import CONFIRMED, INFERRED, Candidate, Intervention
-from .places import place_of
-from .proofs import time_of_work, time_on_host
+from .proofs import place_of, time_of_work, time_on_host
 from .work_items import COPY_WORK, POINTWISE_WORK, PRODUCT_WORK, SOFTMAX_WORK, WorkItems, work_items
-
-if TYPE_CHECKING:
-    from .case import Case
 
 _REACH = 8  # maximum number of items between softmax and a GEMM: enough for scale, mask, cast, dropout and copies
 # Maximum number of attention sizes to replay. Each size needs its own pass over the replay edges.

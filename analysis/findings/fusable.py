@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +17,10 @@ from ...trace.columns import grouped, matching
 from ...trace.kinds import ACCUMULATION, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..flops import bytes_moved, returned
 from ..operator_outputs import WRITES_ONLY, plain_name
-from .case import OfWorstRank, RankOfCase
+from .case import Case, OfWorstRank, RankOfCase
 from .eager_attention import in_attention
 from .finding import INFERRED, PREDICTED, Candidate, Intervention
-from .places import place_of
-from .proofs import time_of_work, time_on_host
+from .proofs import place_of, time_of_work, time_on_host
 from .small_operators import operator_loops
 from .work_items import (
     COPY_WORK,
@@ -34,9 +32,6 @@ from .work_items import (
     phases_of,
     work_items,
 )
-
-if TYPE_CHECKING:
-    from .case import Case
 
 _FUSES = (POINTWISE_WORK, COPY_WORK, REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)
 _REDUCES = (REDUCTION_WORK, NORM_WORK, SOFTMAX_WORK)

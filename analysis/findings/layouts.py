@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +14,13 @@ from ...trace.conventions import MAX_NAME
 from ...trace.kernel_names import kernel_label
 from ...trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
 from ...trace.printable import shortened
-from .case import OfWorstRank, RankOfCase
+from .case import Case, OfWorstRank, RankOfCase
 from .eager_attention import in_attention
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Evidence, Intervention
 from .fusable import casts, fusable_chains
 from .memory_use import capacity
-from .places import place_of
-from .proofs import quoted, sql, time_of_work, time_on_host
+from .proofs import place_of, quoted, sql, time_of_work, time_on_host
 from .work_items import COPY_WORK, WorkItems, phases_of, work_items
-
-if TYPE_CHECKING:
-    from .case import Case
 
 # These cuDNN and MIOpen kernels convert tensors to and from the layout of a convolution.
 _LAYOUT_KERNEL = re.compile(

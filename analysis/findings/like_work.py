@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn, grouped, percentiles_of
-from .case import OfWorstRank, RankOfCase
+from .case import Case, OfWorstRank, RankOfCase
 from .eager_attention import in_attention
 from .finding import INFERRED, Candidate, Evidence, Intervention
-from .places import place_of
-from .proofs import time_of_work
+from .proofs import place_of, time_of_work
 from .work_items import COPY_WORK, NORM_WORK, POINTWISE_WORK, REDUCTION_WORK, SOFTMAX_WORK, WorkItems, work_items
-
-if TYPE_CHECKING:
-    from .case import Case
 
 _BY_BYTES = (POINTWISE_WORK, COPY_WORK, NORM_WORK, REDUCTION_WORK, SOFTMAX_WORK)
 _LEAST_NS = 20_000  # The start and tail of a shorter kernel distort its rate.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,7 @@ from ...trace.trace import Trace
 from ..device_memory import DeviceMemory
 from .case import OfWorstRank, RankOfCase
 from .finding import CONFIRMED, PREDICTED, Candidate, Evidence, Intervention
-from .places import place_of
-from .proofs import quoted, sql
-
-if TYPE_CHECKING:
-    pass
+from .proofs import place_of, quoted, sql
 
 # These calls reserve or release driver memory.
 # All these calls except `cudaMallocAsync` wait for the device or take the driver lock.

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...trace.columns import matching
-from .case import OfWorstRank, RankOfCase
+from .case import Case, OfWorstRank, RankOfCase
 from .finding import CONFIRMED, PREDICTED, Candidate, Intervention
-from .places import place_of
-from .proofs import time_of_work
+from .proofs import place_of, time_of_work
 from .work_items import PRODUCT_WORK, WorkItems, work_items
-
-if TYPE_CHECKING:
-    from .case import Case
 
 _LEAST_SHARE = 0.05  # minimum share of the operator time; intended float64 sums and losses take less
 # float32 time over float64 time: worst, usual and best case. float32 needs half the bytes and vector operations.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +16,10 @@ from ...trace.kernel_kinds import computes_products
 from ..devices import Device
 from ..flops import Product
 from ..summary import Analysis
-from .case import OfWorstRank, RankOfCase
+from .case import Case, OfWorstRank, RankOfCase
 from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Evidence, Intervention
-from .places import place_of
-from .proofs import time_of_work
+from .proofs import place_of, time_of_work
 from .work_items import PRODUCT_WORK, WorkItems, work_items
-
-if TYPE_CHECKING:
-    from .case import Case
 
 # A GEMM is slow if it reaches less than this share of its bound. For large aligned sizes, libraries reach 60 to 80%.
 # Power limits, clocks or a partly filled last wave of tiles may explain 40 to 60%.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...schemas.communications import comm_rows
 from .case import Case
-from .finding import CONFIRMED, Candidate, Detector, Evidence, Where
+from .finding import CONFIRMED, Candidate, Evidence, Where
 
 INCOMPLETE = "incomplete-recording"
 AMONG = 3  # with fewer than three other findings, this one becomes a note; with none, it is omitted
@@ -51,6 +51,3 @@ def _missing(case: Case) -> Iterator[tuple[str, str, str]]:
     if absent:
         others = f"traces of {absent:,} other rank{'s' * (absent > 1)}"
         yield others, "needed for waits between ranks", "a profiler on every rank, with one file per rank"
-
-
-RECORDING: tuple[Detector, ...] = (IncompleteRecording(),)

@@ -15,8 +15,8 @@ from ...trace.text_tables import in_ms
 from ...trace.trace import Trace
 from ..serving_steps import ServingStep
 from .case import Case
-from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Detector, Evidence, Intervention
-from .places import where_of
+from .finding import CONFIRMED, INFERRED, PREDICTED, Candidate, Evidence, Intervention
+from .proofs import where_of
 
 WAITS = 0.1  # minimum time that decode waits for prefill, as a share of the decode time; up to a tenth is normal
 FIRST_KERNEL = 0.15  # minimum share of the step time before the first kernel, per step and in total; usually 1 or 2%
@@ -304,12 +304,3 @@ def _without(steps: Sequence[ServingStep]) -> Iterator[Intervention]:
     for step in _longest(steps):
         yield Intervention(f"step={step.step} remove gpu")
         yield Intervention(f"step={step.step} cpu*0")
-
-
-SERVING: tuple[Detector, ...] = (
-    PrefillBlocksDecode(),
-    WaitsForFirstKernel(),
-    PaddedBatches(),
-    GraphGaps(),
-    DecodeFarFromPeak(),
-)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +16,10 @@ from ...trace.intervals import union
 from ...trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..storages import Storages
 from ..summary import Analysis
-from .case import OfWorstRank, RankOfCase
+from .case import Case, OfWorstRank, RankOfCase
 from .finding import INFERRED, Candidate, Intervention
-from .places import place_of
-from .proofs import time_of_work, time_on_host
+from .proofs import place_of, time_of_work, time_on_host
 from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
-
-if TYPE_CHECKING:
-    from .case import Case
 
 # Minimum number of rounds of a loop. Loops with fewer rounds are often the layers of a model.
 _LEAST_ROUNDS = 8

@@ -19,9 +19,8 @@ from ...trace.text_tables import in_ms
 from ...trace.trace import Trace
 from ..breakdown import shape_labels
 from .case import Case
-from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Intervention
-from .places import where_of
-from .proofs import quoted, sql
+from .finding import CONFIRMED, INFERRED, Candidate, Evidence, Intervention
+from .proofs import quoted, sql, where_of
 from .rank_times import work_keys
 
 EXPLAINS = 0.5  # minimum share of a step's extra time that the causes must explain
@@ -236,6 +235,3 @@ def _advice(causes: list[_LongerInStep], step: int) -> str:
     if causes and not causes[0].key[1]:
         return "find out what this line does only in this step: logging, a checkpoint, garbage collection, a new file"
     return "check the device's clocks at this time, and look for other programs on the device"
-
-
-STEPS: tuple[Detector, ...] = (OutlierStep(),)

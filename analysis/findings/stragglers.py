@@ -14,8 +14,8 @@ from ...trace.kinds import CPU, GPU
 from ...trace.printable import shortened
 from ...trace.text_tables import in_ms
 from .case import Case
-from .finding import CONFIRMED, INFERRED, Candidate, Detector, Evidence, Intervention, Where
-from .places import where_of
+from .finding import CONFIRMED, INFERRED, Candidate, Evidence, Intervention, Where
+from .proofs import where_of
 from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
 # Minimum share of all waiting time that a straggler causes.
@@ -248,6 +248,3 @@ def _advice(name: str, causes: list[_LongerOnRank]) -> str:
         "find out what this line does only on this rank: data loading, logging, sharing a processor (affinity, NUMA "
         "node), garbage collection"
     )
-
-
-STRAGGLERS: tuple[Detector, ...] = (Straggler(), UnlikeWork())

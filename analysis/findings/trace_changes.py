@@ -24,7 +24,7 @@ from ..trace_diff import Difference, DiffRow, difference, json_of_difference
 from .case import Case
 from .find import NO_TIMES, Findings, find_findings
 from .finding import CONFIRMED, INFERRED, PREDICTED, Evidence, Finding, Where
-from .places import where_of
+from .proofs import where_of
 
 LEAST = 0.01  # minimum change, as a share of A's iteration time; two runs of the same program differ by about as much
 # Launch counts that differ by at most this ratio are considered equal, because a recording may contain an extra step.

@@ -19,9 +19,9 @@ from ... import __version__
 from ...timeline.graph_replay import replay
 from ...timeline.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ...trace.errors import EtplusError, UsageError
-from ..device_gaps import Gap, longest_gaps
 from ..findings.find import gain_of
 from ..findings.finding import Candidate, Finding, Intervention, Where
+from ..launch_queues import Gap, longest_gaps
 from ..sql import SqlTables
 from ..summary import row_classes, table_of
 from ..table import Row

@@ -31,9 +31,8 @@ from ..measure.measured import Measured
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import ShapeChange
 from .edge_latencies import iterations_of
-from .fitting import fit_parts, prepare, step_ratios
-from .model_file import EndToEndError, FittedModel
-from .prediction_intervals import NEW
+from .fitting import EndToEndError, FittedModel, fit_parts, prepare, step_ratios
+from .kernel_model import NEW
 from .pricing import OpRow, PricedKernel, half_width, interval
 from .rank_job import Host, RankJob
 from .task import Task

@@ -1,4 +1,4 @@
-"""Cost models that use only measured tasks: lookup, interpolation, extrapolation, and the mean per kind.
+"""The interface of cost models, and models that use only measured tasks: lookup, interpolation, mean per kind, ….
 
 For unseen operators and shapes, no model predicts self times of CPU operators better than the mean of their kind:
 Gaussian-process regression, the nearest sizes, and growth with bytes are no more accurate. So the mean is the last
@@ -8,17 +8,54 @@ model, and sizes are used only to interpolate between measured sizes and to extr
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import zip_longest
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ...analysis.devices import Device
 from ...trace.columns import IntColumn
-from .cost_model import FromMeasured
-from .measured_tasks import MeasuredTask
-from .task import Estimate, Task
+from .task import Estimate, MeasuredTask, Task
+
+
+class CostModel(Protocol):
+    """Predicts the time of a task from the measured times of identical or similar tasks.
+
+    To add a cost model for GPU events, a package defines an entry point in the group `etplus.cost_models`. The entry
+    point is a class with these methods; a subclass of `CostModel` needs only `fit` and `predict`.
+    """
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
+        """Return a model fitted on measured tasks; `devices` maps device names to device records."""
+
+    @abstractmethod
+    def predict(self, task: Task) -> Estimate | None:
+        """Return the predicted time of a task. If this returns None, the next cost model is tried."""
+
+    def state(self) -> Any:
+        """Return JSON-ready data for the model file. If this returns None, the model is fitted again on loading."""
+        return None
+
+    @classmethod
+    def restored(cls, state: Any, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
+        """Rebuild a model from the data that `state` returned. The other arguments are the same as for `fit`."""
+        return cls.fit(measured, devices)
+
+
+class FromMeasured(CostModel):
+    @abstractmethod
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        pass
+
+    @classmethod
+    def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
+        return cls(measured)
 
 
 class MeasuredTable(FromMeasured):

@@ -16,12 +16,10 @@ from ...trace.brief import brief
 from ...trace.columns import IntColumn
 from ...trace.errors import UsageError
 from ...trace.trace import Trace
-from .kernel_model import interval_group
+from .fitting import EndToEndError, FittedModel
+from .kernel_model import NEW, Familiarity, PredictionIntervals, Spread, interval_group
 from .measured_models import MeasuredTable
-from .measured_tasks import gpu_tasks
-from .model_file import EndToEndError, FittedModel
-from .prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
-from .task import Estimate, Task, bound_of
+from .task import Estimate, Task, bound_of, gpu_tasks
 from .utilization import Utilization, fit_utilization, kernel_family
 
 UNKNOWN = "unknown"  # name of the source of a time that no model can predict
@@ -36,7 +34,7 @@ class Price(NamedTuple):  # predicted time of a GPU event, in ns
     high: float  # upper end of the 80% interval
     bound: float | None  # lower bound; None if neither FLOPs nor bytes are known
     how: str  # the model that predicted the time
-    level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
+    level: str  # similarity to the fitted events (`kernel_model.LEVELS`)
 
 
 class Pricing:
@@ -164,7 +162,7 @@ class PricedKernel:
     high_ns: int
     bound_ns: int | None
     how: str  # the model that predicted the time
-    level: str  # similarity to the fitted events (`prediction_intervals.LEVELS`)
+    level: str  # similarity to the fitted events (`kernel_model.LEVELS`)
 
     __repr__ = brief
 

@@ -36,11 +36,9 @@ from ..measure.measured import EXECUTED, RECORDED, Measured, own_times, shares_o
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import ShapeChange
 from .edge_latencies import host_collective_keys, iterations_of, places, transfer_key
-from .fitting import measured_ns, measured_steps, self_time
-from .measured_tasks import cpu_tasks, medians
-from .model_file import FittedModel
+from .fitting import FittedModel, measured_ns, measured_steps, self_time
 from .pricing import UNKNOWN, OpRow, PricedKernel, Pricing, drawn_in, kernel_rows, op_rows
-from .task import Estimate
+from .task import Estimate, cpu_tasks, medians
 
 # CPU times come from the predicted trace ("trace") or from the fitted model ("model").
 # With "model", CPU work that the model cannot predict is scaled by the speed ratio of the two hosts on identical calls.

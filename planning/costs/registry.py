@@ -9,10 +9,8 @@ from math import exp
 
 from ...analysis.devices import Device
 from ...trace.errors import UsageError
-from .cost_model import CostModel
-from .measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
-from .measured_tasks import CPU_OP, MeasuredTask
-from .task import Estimate, Task, bound_of
+from .measured_models import CostModel, Extrapolated, Interpolated, KindMean, MeasuredTable
+from .task import CPU_OP, Estimate, MeasuredTask, Task, bound_of
 from .utilization import START, THREADS, EventWork, Law, Utilization, fit_utilization, work_of
 
 # Packages register a cost model in this entry point group: the name of the model, and a subclass of `CostModel`.

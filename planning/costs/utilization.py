@@ -30,8 +30,7 @@ from ...analysis.devices import Device
 from ...schemas.comm_types import bus_factor
 from ...trace.brief import brief
 from ...trace.kernel_kinds import GPU_KINDS, gpu_kind
-from .measured_tasks import MeasuredTask
-from .task import Task, bound_of, device_of
+from .task import MeasuredTask, Task, bound_of, device_of
 
 # Terms of the laws. The name of each label starts with the name of its term.
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"

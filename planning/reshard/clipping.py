@@ -30,7 +30,7 @@ class Clipping:
 
     __repr__ = brief
 
-    def reduced(self, call: Call, count: int) -> Iterator[Item]:
+    def reduced(self, call: Call) -> Iterator[Item]:
         """Combine norms of sharded gradients over ranks: raise to a power, all-reduce, take the root.
 
         DTensor combines partial norms in this way (torch/distributed/tensor/_ops/_math_ops.py).

@@ -22,7 +22,7 @@ from ...trace.brief import brief
 from ...trace.errors import UsageError
 from ...trace.tables import OP
 from ...trace.trace import Trace
-from ..costs.model_file import FittedModel
+from ..costs.fitting import FittedModel
 from ..costs.pricing import Pricing
 from ..measure.measured import EXECUTED, Measured, own_times, shares_of_sources
 from .derivation import Derivation, derive

@@ -328,7 +328,7 @@ def _reduced(rank: _Rank, k: int) -> CommOp:
 
 def _around_optimizer(rank: _Rank, *, behind: bool) -> Iterator[Item]:
     """Yield the calls before the optimizer (such as clipping) or, if `behind`, after it (such as weight averaging)."""
-    clipping, layout = rank.derivation.clipping, rank.layout
+    clipping = rank.derivation.clipping
     first = min((step.ts for step, _ in rank.model.optimizer), default=0)
     for call in rank.model.after:
         if all(inner.name in VIEWS for inner in call.walk()) or (call.ts > first > 0) != behind:
@@ -337,7 +337,7 @@ def _around_optimizer(rank: _Rank, *, behind: bool) -> Iterator[Item]:
             yield from _recorded(rank, [call], 0)
             continue
         if call.row in clipping.joined:
-            yield from clipping.reduced(call, layout.dp)
+            yield from clipping.reduced(call)
         divided = clipping.storages | clipping.copies
         yield RecordedOp(call, rank.derivation.changed, shard=rank.shard, divided=divided)
         if call.row in clipping.scaled:

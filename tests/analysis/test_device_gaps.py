@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.analysis.device_gaps import Gap, HostFilling, longest_gaps
+from etplus.analysis.launch_queues import Gap, HostFilling, longest_gaps
 from etplus.converters.open import load as read_trace
 from etplus.trace.conventions import BETWEEN
 from etplus.trace.tables import OP

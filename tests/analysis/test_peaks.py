@@ -8,8 +8,7 @@ from etplus.analysis.kernel_peaks import find_devices, from_memory, gemm_table, 
 from etplus.converters.open import load
 from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.linker.pipeline import read_captures
-from etplus.planning.costs.measured_tasks import gpu_tasks
-from etplus.planning.costs.task import bound_of
+from etplus.planning.costs.task import bound_of, gpu_tasks
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_traces import kernel, kineto_of, launch, op

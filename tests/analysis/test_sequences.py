@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from etplus.analysis.sequences import KernelSequence, kernel_sequences
+from etplus.analysis.modules import KernelSequence, kernel_sequences
 from etplus.converters.open import load as read_trace
 from made_traces import kernel, kineto_of, launch, op
 

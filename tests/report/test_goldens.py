@@ -1,7 +1,7 @@
 """Pages and texts are, line by line, what they were when last looked at (tests/goldens.py).
 
-They cover report.analysis_screen, report.diff_text, report.findings_text, report.flame, report.packed,
-report.part_report, report.report_html, report.report_text, report.timeline, report.timeline_lanes, report.top_text.
+They cover report.diff_text, report.findings_text, report.flame, report.packed, report.part_report, report.report_html,
+report.report_text, report.timeline, report.timeline_lanes, report.top_text.
 """
 
 import pytest

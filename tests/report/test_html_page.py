@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from etplus.report import html_page
-from etplus.report.html_page import check_page_name, embedded, page
+from etplus.report import report_html as pages
+from etplus.report.report_html import check_page_name, embedded, page
 from etplus.trace.errors import EtplusError, UsageError
 
 DATA: dict[str, Any] = {"a": "</script><!--&\u2028\u2029"}
@@ -30,16 +30,16 @@ def test_texts_cannot_end_the_script_that_they_stand_in() -> None:
 def test_the_memory_is_asked_for_three_times_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int, int]] = []
     monkeypatch.setattr(
-        html_page, "require_memory", lambda title, size, *_, times, remedy: asked.append((title, size, times))
+        pages, "require_memory", lambda title, size, *_, times, remedy: asked.append((title, size, times))
     )
     page(DATA, "job")
     assert asked == [("job", len(embedded(DATA)), 3)]
 
 
 def test_a_page_that_no_browser_opens_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html_page, "_LARGEST", len(embedded(DATA)))
+    monkeypatch.setattr(pages, "_LARGEST", len(embedded(DATA)))
     page(DATA, "job")
-    monkeypatch.setattr(html_page, "_LARGEST", len(embedded(DATA)) - 1)
+    monkeypatch.setattr(pages, "_LARGEST", len(embedded(DATA)) - 1)
     with pytest.raises(EtplusError, match=r"^job: the page would need .*; select a part with --steps or --window"):
         page(DATA, "job")
 

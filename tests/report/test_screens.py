@@ -1,6 +1,6 @@
 """The screens of analyze, top, why and diff for a made trace, number by number.
 
-Modules: report/analysis_screen.py, top_text, findings_text, diff_text.
+Modules: report/report_text.py, top_text, findings_text, diff_text.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.top import top_table
 from etplus.converters.open import load
 from etplus.jobs.compare import compare_jobs
-from etplus.report import analysis_screen, diff_text, findings_text, top_text
+from etplus.report import diff_text, findings_text, report_text, top_text
 from made_traces import Document, event, kernel, kineto_of, launch, memory_event, op, program
 from served import Batch, serve
 
@@ -48,7 +48,7 @@ def found(*findings: Finding, together: Gain | None = None) -> Findings:
 
 def test_one_trace() -> None:
     many = [finding(name, 10_000 * at) for at, name in enumerate("abcd", 1)]
-    assert analysis_screen.render(steps(3), found(*many)).splitlines() == [
+    assert report_text.render(steps(3), found(*many)).splitlines() == [
         "2 steps, 200 µs (100 µs each), GPU busy 55%, rank 3 (NVIDIA H100 80GB HBM3)",
         "stream 7 idle 130 µs of 200 µs: host late 55 µs, after the last event 35 µs,",
         "before the first event 20 µs, gaps between kernels 20 µs",
@@ -61,13 +61,13 @@ def test_one_trace() -> None:
         "memory peak 3 MB on cuda:0, 15 µs after the start",
         "problems (etplus why): a saves 10 µs (5-20); b saves 20 µs (10-40); c saves 30",
         "  µs (15-60)",
-        *analysis_screen.render(steps(3), None).splitlines()[10:],
+        *report_text.render(steps(3), None).splitlines()[10:],
     ]
 
 
 def test_the_first_two_warnings_and_notes_are_on_the_screen() -> None:
     noted = replace(steps(), notes=("first", "second", "third"))
-    lines = analysis_screen.render(noted, None, 40).splitlines()
+    lines = report_text.render(noted, None, 40).splitlines()
     assert [line for line in lines if line.startswith("note ")] == ["note    first", "note    second"]
     assert lines[3] == "", "causes of idle time take two lines at most"
 
@@ -83,20 +83,20 @@ def test_the_first_two_warnings_and_notes_are_on_the_screen() -> None:
     ],
 )
 def test_the_peak_of_memory_has_three_digits(size: int, text: str) -> None:
-    assert f"memory peak {text} on cuda:0, 15 µs after the start" in analysis_screen.render(steps(size=size), None)
+    assert f"memory peak {text} on cuda:0, 15 µs after the start" in report_text.render(steps(size=size), None)
 
 
 def test_a_trace_of_the_host_alone_has_operators() -> None:
-    lines = analysis_screen.render(steps(gpu=False), found()).splitlines()
+    lines = report_text.render(steps(gpu=False), found()).splitlines()
     assert ["operator", "CPU", "ms", "share", "count"] in [line.split() for line in lines]
     assert any(line.split()[:2] == ["aten::mm", "0.04"] for line in lines) and not any("idle" in one for one in lines)
     assert found().none_reason in lines
 
 
 def test_several_traces_are_rows() -> None:
-    row = analysis_screen.row_of(steps(3), found(finding("first", None, None), finding("second", 9)))
+    row = report_text.row_of(steps(3), found(finding("first", None, None), finding("second", 9)))
     assert row == ["rank 3  <bytes>", "0.1", "55.0%", "0.1", "0.0", "second"]
-    text = analysis_screen.table_of_rows([[f"rank {at}", "0.1", None, "7.5", None, "x"] for at in range(20)], 80)
+    text = report_text.table_of_rows([[f"rank {at}", "0.1", None, "7.5", None, "x"] for at in range(20)], 80)
     head, *rows = text.splitlines()
     assert head.split("  ")[0] == "20 traces" and "GPU busy" not in head and "idle ms" in head
     assert rows[0].split() == ["rank", "0", "0.1", "7.5", "x"] and rows[17].startswith("rank 17")
@@ -250,7 +250,7 @@ def test_what_was_launched_outside_steps_is_told() -> None:
 def test_names_take_the_room_that_the_columns_leave() -> None:
     events = [op("aten::mm", 0, 50), launch(1, 10), kernel("k" * 200, 1, 30, 60)]
     analysis = analyze(load(kineto_of(events)))
-    (row,) = [line for line in analysis_screen.render(analysis, None, 80).splitlines() if line.startswith("kkk")]
+    (row,) = [line for line in report_text.render(analysis, None, 80).splitlines() if line.startswith("kkk")]
     assert len(row.split()[0]) == 80 - 38
     text = findings_text.render(found(finding("late", 9_000_000, operator="a" * 99)), 80)
     (row,) = [line for line in text.splitlines() if line.startswith("1  late")]

@@ -1,6 +1,6 @@
 """Candidates are priced, dropped where they cost nothing, sorted by gain; those of other packages are checked.
 
-Modules: analysis.findings.find, analysis.findings.case, analysis.findings.places.
+Modules: analysis.findings.find, analysis.findings.case, analysis.findings.proofs.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from etplus import build_graph, fit_constants, replay
 from etplus.analysis.findings import Candidate, Case, Evidence, Intervention, Where, builtin, find, where_of
 from etplus.analysis.findings.case import worst_rank
 from etplus.analysis.findings.find import find_findings
-from etplus.analysis.findings.places import place_of
+from etplus.analysis.findings.proofs import place_of
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace

@@ -8,8 +8,7 @@ from etplus.converters.open import load
 from etplus.linker import link
 from etplus.planning.costs import end_to_end
 from etplus.planning.costs.end_to_end import calibrated, predict
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.model_file import read_model
+from etplus.planning.costs.fitting import fit, read_model
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from made_traces import Timeline

@@ -9,8 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus.planning.costs.end_to_end import calibrated, predict
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.model_file import read_model
+from etplus.planning.costs.fitting import fit, read_model
 from etplus.timeline.iterations import percentiles
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace

@@ -7,10 +7,21 @@ import msgspec
 import pytest
 from etplus.analysis.devices import Device, known_devices
 from etplus.planning.costs.edge_latencies import iterations_of
-from etplus.planning.costs.fitting import Part, fit, fit_parts, measured_ns, measured_steps, prepare, self_time
-from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.model_file import EndToEndError, FittedModel, _fits_columns, read_model, write_model
-from etplus.planning.costs.task import Task
+from etplus.planning.costs.fitting import (
+    EndToEndError,
+    FittedModel,
+    Part,
+    _fits_columns,
+    fit,
+    fit_parts,
+    measured_ns,
+    measured_steps,
+    prepare,
+    read_model,
+    self_time,
+    write_model,
+)
+from etplus.planning.costs.task import MeasuredTask, Task
 from etplus.timeline.graph_building import build_graph
 from etplus.trace.errors import TraceFormatError, UsageError
 from made_traces import Timeline

@@ -11,9 +11,8 @@ from etplus.planning.costs.kernel_model import (
     fit_kernels,
     jobs_of,
 )
-from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.registry import ORDER, Utilized
-from etplus.planning.costs.task import Estimate, Task
+from etplus.planning.costs.task import Estimate, MeasuredTask, Task
 from etplus.planning.costs.utilization import fit_utilization
 from etplus.trace.tensors import Tensor
 

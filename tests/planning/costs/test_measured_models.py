@@ -2,8 +2,7 @@
 
 import pytest
 from etplus.planning.costs.measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
-from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.task import Task
+from etplus.planning.costs.task import MeasuredTask, Task
 from etplus.trace.tensors import Tensor
 from msgspec.structs import replace
 

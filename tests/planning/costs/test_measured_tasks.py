@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from etplus.planning.costs.measured_tasks import (
+from etplus.planning.costs.task import (
     MeasuredTask,
+    Task,
     _Caller,
     _Callers,
     gpu_tasks,
@@ -11,7 +12,6 @@ from etplus.planning.costs.measured_tasks import (
     pooled,
     unseen_rank_duration,
 )
-from etplus.planning.costs.task import Task
 from etplus.trace.index import CallIndex
 from etplus.trace.trace import Trace
 from made_traces import Timeline

@@ -4,11 +4,9 @@ from math import exp, hypot, log
 
 import pytest
 from etplus.analysis.devices import Device
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.measured_tasks import MeasuredTask
-from etplus.planning.costs.model_file import EndToEndError, FittedModel
+from etplus.planning.costs.fitting import EndToEndError, FittedModel, fit
 from etplus.planning.costs.pricing import Pricing, drawn_in, half_width, interval, kernel_rows
-from etplus.planning.costs.task import Task
+from etplus.planning.costs.task import MeasuredTask, Task
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from made_traces import Timeline

@@ -16,12 +16,10 @@ from etplus.planning.costs.end_to_end import (
     predict,
     predict_ranks,
 )
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.measured_tasks import gpu_tasks
-from etplus.planning.costs.model_file import EndToEndError, FittedModel
+from etplus.planning.costs.fitting import EndToEndError, FittedModel, fit
 from etplus.planning.costs.pricing import OpRow, PricedKernel, op_rows
 from etplus.planning.costs.rank_job import PricedEdges, RankJob, _parts
-from etplus.planning.costs.task import Estimate
+from etplus.planning.costs.task import Estimate, gpu_tasks
 from etplus.timeline.replay_graph import DURATION
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace

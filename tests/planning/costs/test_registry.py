@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 from etplus.analysis.devices import Device
-from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.registry import CPU_ORDER, MODELS, ORDER, Costs, Utilized, explain, model_class
-from etplus.planning.costs.task import Task
+from etplus.planning.costs.task import MeasuredTask, Task
 from etplus.planning.costs.utilization import fit_utilization
 from etplus.trace.errors import UsageError
 from etplus.trace.tensors import Tensor

@@ -6,9 +6,8 @@ from math import exp, log
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device
-from etplus.planning.costs.measured_tasks import MeasuredTask
 from etplus.planning.costs.registry import ORDER, Costs, model_class
-from etplus.planning.costs.task import Task, bound_of
+from etplus.planning.costs.task import MeasuredTask, Task, bound_of
 from etplus.planning.costs.utilization import (
     _NUMBERS,
     _PENALTIES,

@@ -12,8 +12,7 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.planning.costs.end_to_end import predict
-from etplus.planning.costs.fitting import fit
-from etplus.planning.costs.model_file import FittedModel, write_model
+from etplus.planning.costs.fitting import FittedModel, fit, write_model
 from etplus.planning.reshape.reshape import Reshaped, reshaped
 from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_change
 from etplus.planning.reshape.shapes.extents import Extents

@@ -52,7 +52,7 @@ def test_norms_of_shards_are_summed_over_ranks_as_powers(made: Made) -> None:
     total = made.call("aten::linalg_vector_norm", [(64, "t")], [(65, "")], dtype="bfloat16")
     power = SyntheticOp("aten::pow", ((2,),), ((2,),), "bfloat16", 2)
     reduced = CommOp("all_reduce", "dp", (2,), 2, "bfloat16", 2, functional=True)
-    assert list(Clipping().reduced(total, 2)) == [power, reduced, power]
+    assert list(Clipping().reduced(total)) == [power, reduced, power]
 
 
 def test_gradients_of_shards_become_whole_and_the_powers_of_a_recorded_sum_go(made: Made) -> None:
