@@ -1,7 +1,8 @@
 """Models made of measured tasks, on tasks worked out by hand."""
 
+import numpy as np
 import pytest
-from etplus.planning.costs.measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable
+from etplus.planning.costs.measured_models import Extrapolated, Interpolated, KindMean, MeasuredTable, _side
 from etplus.planning.costs.task import MeasuredTask, Task
 from etplus.trace.tensors import Tensor
 from msgspec.structs import replace
@@ -129,3 +130,9 @@ def test_of_two_neighbors_the_one_that_says_less_counts() -> None:
     assert found is not None and found.ns == pytest.approx(near)
     found = Extrapolated([*measured, wide]).predict(task)
     assert found is not None and found.ns == pytest.approx(2 + 10 * 4) and near > 42
+
+
+@pytest.mark.parametrize(("count", "rows", "ns"), [(4, [1, 3], 20.0), (5, [1, 3], 10.0), (4, [1, 4], 10.0)])
+def test_few_calls_are_joined_by_those_up_to_twice_as_large(count: int, rows: list[int], ns: float) -> None:
+    members = [MeasuredTask(add(1, ""), 10.0, count), MeasuredTask(add(3, ""), 30.0, 1)]
+    assert _side(np.array(rows)[:, None], np.array([1]), np.arange(2), members) == (ns, 8)

@@ -1,7 +1,10 @@
 """Tasks of a trace, medians of equal ones, what a rank takes that was not measured."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from etplus.planning.costs import task as module
 from etplus.planning.costs.task import (
     MeasuredTask,
     Task,
@@ -39,6 +42,17 @@ def test_tasks_of_gpu_events() -> None:
     assert (copy.category, copy.bytes, copy.flops, copy.main, copy.place) == ("gpu_memcpy", 4096, None, True, 2)
     assert (alone.op, alone.place, alone.main, alone.bytes, alone.flops) == ("", 0, False, None, None)
     assert [task.inputs for task in tasks] == [()] * 4
+
+
+def test_work_that_is_counted_is_the_events_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"flops": [0, -1, 9, -1], "bytes": [40, -1, -1, 0], "most_bytes": [120, -1, -1, 5], "dtype": [0, 1, 0, 0]}
+    work = SimpleNamespace(dtypes=["float16", "int8"], **{name: np.array(of) for name, of in given.items()})
+    monkeypatch.setattr(module, "work_of_events", lambda _: work)
+    found = [(task.flops, task.bytes, task.main, task.byte_factor, task.dtype) for task in gpu_tasks(timeline())]
+    assert found == [
+        (0, 40, True, 2.0, "float16"), (None, None, False, 1.0, "int8"), (None, 4096, True, 1.0, "float16"),
+        (None, 0, True, 1.0, "float16"),
+    ]  # fmt: skip
 
 
 def test_the_caller_is_the_innermost_operator_with_tensors() -> None:
