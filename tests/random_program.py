@@ -36,6 +36,8 @@ class _Program:
         for part in parts:
             self._placed(part)
         self._graph()
+        if self.rng.random() < 0.4:
+            self._same()
         with self.device.inside("Optimizer.step#SGD.step", "user_annotation"):
             self._loop()
         self.device.call("cudaDeviceSynchronize", 2, waits=True)
@@ -110,8 +112,9 @@ class _Program:
                 self._op(self.rng.choice(["aten::mm", "aten::mul"]), [(64, 64)] * 2, "backward_kernel")
 
     def _same(self) -> None:
-        for us in (100.0, 100.0, 100.0, 200.0, 400.0, 400.0, 400.0):
-            self._op("aten::mul", [(8192, 8192)], POINTWISE.format("Mul"), us)
+        for columns in range(8192, 8196):
+            for us in (100.0, 100.0, 100.0, 200.0, 400.0, 400.0, 400.0):
+                self.device.op("aten::tanh", [(8192, columns)], (POINTWISE.format("Tanh"), us))
 
 
 def random_programs(seed: int, *, after: bool) -> list[Trace]:
