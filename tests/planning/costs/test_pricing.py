@@ -1,11 +1,14 @@
 """Prices of a trace's work by a model of a few events, intervals and element types, worked out by hand."""
 
 from math import exp, hypot, log
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from etplus.analysis.devices import Device
 from etplus.planning.costs.fitting import EndToEndError, FittedModel, fit
-from etplus.planning.costs.pricing import Pricing, drawn_in, half_width, interval, kernel_rows
+from etplus.planning.costs.pricing import Price, Pricing, drawn_in, half_width, interval, kernel_rows
 from etplus.planning.costs.task import MeasuredTask, Task
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
@@ -118,3 +121,10 @@ def test_misses_of_a_family_go_together_and_those_of_two_do_not(model: FittedMod
     assert high == pytest.approx([10_000 + up * 2500] * 2 + [20_000 + up * 5000])
     assert drawn_in(pricing, [2])[0] == pytest.approx([10_000, 10_000, 16_000])
     assert drawn_in(pricing, []) == (pricing.times, pricing.times)
+
+
+def test_events_of_other_iterations_have_no_row() -> None:
+    gpu, price = SimpleNamespace(source=np.array([0, -1, 1]), dur=np.array([7, 8, 9])), Price(5.5, 4, 6, 1.5, "", "")
+    pricing: Any = SimpleNamespace(tasks=[*map(Task, "abc")], price=lambda event: price)
+    rows = kernel_rows(pricing, SimpleNamespace(gpu=gpu), np.array([-1, 0]))  # type: ignore[arg-type]
+    assert [(row.op, row.measured_ns, row.bound_ns, row.count) for row in rows] == [("b", 8, 1, 1), ("c", 9, 1, 1)]
