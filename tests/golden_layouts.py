@@ -27,7 +27,7 @@ _LAYOUTS: tuple[dict[str, Any], ...] = (
     {"dp": 3, "zero": 3, "fsdp_wrap": "each"}, {"pp": 2},
     {"dp": 2, "zero": 3, "fsdp_wrap": "1000", "reshard_after_forward": False},
     {"pp": 2, "dp": 2, "tp": 2, "zero": 1}, {"pp": 3, "schedule": "gpipe", "microbatches": 2},
-    {"dp": 2, "find_unused_parameters": True, "broadcast_buffers": False}, {"dp": 2, "ep": 2},
+    {"dp": 2, "find_unused_parameters": True, "broadcast_buffers": False}, {"dp": 2, "ep": 2}, {"dp": 3, "ep": 3},
     {"dp": 4, "ep": 2, "routing": "uniform", "pp": 2}, {"dp": 2, "ep": 2, "routing": "recorded", "microbatches": 2},
 )  # fmt: skip
 

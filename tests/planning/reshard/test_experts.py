@@ -124,11 +124,6 @@ def test_counts_that_no_call_shows_are_not_taken_as_recorded() -> None:
             product.children = known
 
 
-def test_experts_that_ranks_cannot_share_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"4 experts are not divisible by ep=3 ranks"):
-        _derive("loop", Layout(dp=3, ep=3))
-
-
 def test_ranks_that_send_other_tokens_are_an_error() -> None:
     first = CommOp("all_to_all", "ep", (3, 4), 8, "float32", 4, splits=((1, 2), (1, 1)))
     second = CommOp("all_to_all", "ep", (4, 4), 20, "float32", 4, splits=((1, 3), (2, 3)))
