@@ -173,6 +173,7 @@ RECORDED: list[tuple[Any, Layout | str]] = [
     (recording([SEND, "FSDP::x"], 8), "FSDP within a pipeline"),
     (recording([FSDP, GATHER], 8), "FSDP over 2 of 8 ranks"),
     (recording([FSDP, GATHER, DTENSOR], 3), "FSDP over 2 of 3 ranks"),
+    (recording([SEND, DTENSOR], 12, [5, 11], [9, 10, 11], rank=11), Layout(tp=3, dp=2, pp=2)),
 ]  # fmt: skip
 
 
