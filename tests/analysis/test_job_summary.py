@@ -82,7 +82,8 @@ def test_values_that_stand_out(values: list[float], least: float, far: list[int]
 
 def test_the_ranks_to_show_are_the_first_the_middle_and_those_that_stand_out() -> None:
     rows = [SimpleNamespace(rank=rank, span_ns=span) for rank, span in enumerate((50, 10, 20, 30, 40, 60))]
-    outliers = [SimpleNamespace(rank=rank, value=value, median=10) for rank, value in ((1, 30), (4, 50))]
+    far = ((1, 30, 10), (2, 50, 25), (3, 1, 0))
+    outliers = [SimpleNamespace(rank=rank, value=value, median=median) for rank, value, median in far]
     made = cast("JobSummary", SimpleNamespace(ranks=rows, outliers=outliers, late=[5], stragglers=[rows[2]]))
     shown = [ranks_to_show(made, most) for most in range(1, 7)]
-    assert shown == [[0], [0, 4], [0, 4, 5], [0, 1, 4, 5], [0, 1, 2, 4, 5], [0, 1, 2, 4, 5]]
+    assert shown == [[0], [0, 4], [0, 4, 5], [0, 1, 4, 5], [0, 1, 2, 4, 5], [0, 1, 2, 3, 4, 5]]
