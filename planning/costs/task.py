@@ -50,7 +50,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     device: str = ""  # name of the device record; if there is none, name of the device or identifier of the CPU
     blocks: int = 0  # blocks per grid; 0 if not recorded
     block_threads: int = 0  # threads per block; 0 if not recorded
-    byte_factor: float = 1.0  # midpoint of the byte range / `bytes`; exceeds 1 if `bytes` is a lower bound (experts)
+    # Midpoint of the byte range / `bytes`; exceeds 1 if `bytes` is a lower bound (experts).
+    byte_factor: float = 1  # an int: a file omits only this very object and states the 1.0 of every event
 
     __repr__ = brief
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.recording.hook import costs, forks, install, recorder, sitecustomize, step_hooks, untraced_steps
+from etplus.recording.hook import costs, forks, install, recorder, sitecustomize, step_hooks
 from etplus.recording.hook.step_hooks import FORWARD, OPTIMIZER, StepHooks
 
 
@@ -22,7 +22,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     """PyTorch; nothing is registered for the end of this process."""
     monkeypatch.delenv("RANK", raising=False)
     found = pytest.importorskip("torch", reason="recording needs PyTorch")
-    monkeypatch.setattr(untraced_steps, "_ONE_STEP", 2)  # on a busy machine, one step may take as long as all others
+    monkeypatch.setattr(costs, "_ONE_STEP", 2)  # on a busy machine, one step may take as long as all others
     monkeypatch.setattr(recorder, "atexit", SimpleNamespace(register=lambda function: None))
     monkeypatch.setattr(recorder, "os", SimpleNamespace(**vars(os) | {"register_at_fork": lambda **functions: None}))
     return found
