@@ -1,4 +1,4 @@
-"""Link an ET with a Kineto trace. Each stage is a module with one public function; `pipeline` lists them in order."""
+"""Link an ET with a Kineto trace. Each stage is a module; `pipeline` lists the stages in order."""
 
 from __future__ import annotations
 

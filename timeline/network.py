@@ -1,4 +1,4 @@
-"""Estimate communication times on another network by algorithm, kind, size, and number of ranks."""
+"""Estimate the times of recorded communications on another network. `collective_times` has the formulas."""
 
 from __future__ import annotations
 

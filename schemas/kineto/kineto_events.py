@@ -1,4 +1,4 @@
-"""Collect events from any recorder into the columns of an `EventTable`."""
+"""Collect events from any recorder into the columns of an `EventTable`, and decide which events are runtime calls."""
 
 from __future__ import annotations
 
