@@ -2,12 +2,16 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import etplus
+from captured import capture_events, encode, replay_events
 from chakra_sets import data_parallel, pipeline, write_set
+from etplus.converters.augment import augment
 from etplus.trace.errors import EtplusError
+from etplus.trace.trace import Trace
 from golden_analysis import digest, flat, traces_of
 from plain_chakra import read_plain
 
@@ -26,6 +30,16 @@ CONVERSIONS: dict[str, Sequence[tuple[str, dict[str, Any]]]] = {
     "pipeline": (("job", {"to": "astra-sim", "roofline": 50.0}), ("job.goal", {})),
     "host ddp": (("job", {"to": "astra-sim"}), ("job.goal", {}), ("job", {"to": "chakra", "degrade": True})),
     "host pipeline": (("job", {"to": "astra-sim"}), ("job.goal", {})),
+    **dict.fromkeys(("job 1", "host random 0"), (
+        ("job.goal", {}), ("job", {"to": "chakra"}), ("job", {"to": "astra-sim"}), ("job.perfetto.json", {}),
+        ("mixed", {"to": "astra-sim", "degrade": True}), ("mixed", {"to": "chakra"}), ("mixed.goal", {}),
+        ("job.pftrace", {}), ("job.dot", {"max_nodes": 30}), ("job", {"to": "npz"}),
+    )),
+    **dict.fromkeys(("program 1", "random 1", "random 2"), (
+        ("a.et", {"memory_nodes": True}), ("a.goal", {}), ("a.pftrace", {}), ("a.perfetto.json", {}), ("augmented", {}),
+        ("a", {"to": "astra-sim", "replicate": 2, "roofline": 9.0}), ("a.etplus.json", {"steps": "1"}),
+    )),
+    "captured": (("a.et", {}), ("a.jsonl", {}), ("a", {"to": "astra-sim", "replicate": 4}), ("augmented", {})),
 }  # fmt: skip
 SETS = {"data parallel": data_parallel(2, layers=2, steps=1), "stages": pipeline(3, microbatches=2)}
 CASES = (*CONVERSIONS, *SETS)
@@ -38,23 +52,39 @@ def converting_lines(name: str) -> list[str]:
             (Path(folder) / "in").mkdir()
             write_set(Path(folder) / "in", SETS[name])
             given: Any = sorted(map(str, (Path(folder) / "in").glob("*.et")))
-            conversions: Any = (("out", {"to": "astra-sim"}), ("out", {"to": "chakra"}), ("out.goal", {}))
+            conversions: Any = (
+                ("out", {"to": "astra-sim"}),
+                ("out", {"to": "chakra"}),
+                ("out.goal", {}),
+                ("out", {"to": "astra-sim", "roofline": 5.0}),
+            )
         else:
-            given, conversions = traces_of(name), CONVERSIONS[name]
+            given, conversions = captured() if name == "captured" else traces_of(name), CONVERSIONS[name]
         lines = []
         for number, (output, options) in enumerate(conversions):
             out = Path(folder) / str(number)
             out.mkdir()
             lines.append(f"{output} {options}")
             try:
-                done = etplus.convert(given, out / output, **options)
+                if output == "augmented":
+                    lines += flat("augmented", asdict(augment(b"".join(given[0].chunks()), out / output)))
+                else:
+                    some = [given[0], *traces_of(name, after=True)[1:]] if output.startswith("mixed") else given
+                    done = etplus.convert(some, out / output, **options)
+                    lines += flat("notes", [done.nodes, *done.counts.items(), *done.notes, *done.damage])
             except EtplusError as error:
                 lines.append(type(error).__name__)
                 continue
-            lines += flat("notes", [*done.notes, *done.damage])
             for path in sorted(out.rglob("*")):
                 lines += [f"{path.name}", *_content(path)] if path.is_file() else []
     return [line.replace(folder, "") for line in lines]
+
+
+def captured() -> list[Trace]:
+    """The replay of a graph whose capture was recorded too."""
+    launches = [("A", "aten::mm"), ("B", "aten::relu"), ("A", "aten::mm")]
+    replay = encode(replay_events([[(kernel, 7) for kernel, _ in launches]] * 2))
+    return [etplus.link(None, replay, graph_captures=[encode(capture_events([launches]))])]
 
 
 def _content(path: Path) -> Iterator[str]:
@@ -66,6 +96,9 @@ def _content(path: Path) -> Iterator[str]:
         ]
         yield f"{len(nodes)} {digest(repr(listed).encode())}"
         yield from (line[:300] for line in listed[:60])
+        return
+    if path.suffix in (".npz", ".pftrace"):
+        yield digest(path.read_bytes())
         return
     text = path.read_text("utf-8", "replace").replace(etplus.__version__, "VERSION")
     lines = text.splitlines() if "\n" in text.strip() else text.strip().split("},")

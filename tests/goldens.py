@@ -20,6 +20,7 @@ from pathlib import Path
 
 import etplus
 import golden_analysis
+import golden_checks
 import golden_converting
 import golden_costs
 import golden_layouts
@@ -249,6 +250,7 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], Iterable[str]]]] = {
     "work": (("work",), golden_work.work_lines),
     "findings": (("findings",), golden_analysis.finding_lines),
     "report": (golden_analysis.PAGES, golden_analysis.report_lines),
+    "checking": (("checking",), golden_checks.check_lines),
     "converting": (golden_converting.CASES, golden_converting.converting_lines),
     "reading": (golden_reading.CASES, golden_reading.reading_lines),
     "costs": (golden_costs.CASES, golden_costs.cost_lines),

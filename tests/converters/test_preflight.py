@@ -51,15 +51,13 @@ def test_a_defect_is_named_at_the_level_that_it_has_for_the_reader(
 
 
 def test_an_order_that_durations_make_safe_is_a_warning(tmp_path: Path) -> None:
-    late, soon = comp(4, 1), comp(4, 1)
-    late.duration_micros = 1000
-    safe = [[comp(1), late, coll(2, 1, group="1"), coll(3, 4, group="2")],
-            [comp(1), coll(2, 1, group="1"), soon, coll(3, 4, group="2")]]  # fmt: skip
-    prefix = write(tmp_path, safe, {1: [0, 1], 2: [0, 1]})
-    report = check(prefix, profile="astra-sim")
-    assert report.ok and set(report.counts) <= {"free-order", "few-waits"}
-    crossed = [safe[0], [comp(1), late, coll(2, 4, group="1"), coll(3, 1, group="2")]]
-    assert not check(write(tmp_path, crossed, {1: [0, 1], 2: [0, 1]}), profile="astra-sim").ok
+    chain, late = [comp(1), coll(2, 1, group="1"), coll(3, 2, group="2")], comp(2, 1)
+    beside = [node(at, pb.COMP_NODE, [before], is_cpu_op=True) for at, before in ((3, 1), (4, 3), (5, 4))]
+    for late.duration_micros, order in ((0, "comm-order"), (1000, "host-node")):
+        ranks = [chain, [comp(1), late, *beside, coll(6, 2, group="2"), coll(7, 5, group="1")]]
+        report = check(write(tmp_path, ranks, {1: [0, 1], 2: [0, 1]}), profile="astra-sim")
+        assert report.counts == {order: report.counts[order], "free-order": 1, "few-waits": 1, "host-node": 3}
+        assert report.ok == ("no deadlock with these" in str(report.problems)) == (order == "host-node")
 
 
 def test_a_first_collective_is_an_error_only_if_the_system_file_has_no_endpoint_delay(tmp_path: Path) -> None:
@@ -109,35 +107,6 @@ def test_a_cycle_is_given_whole(tmp_path: Path) -> None:
     deps = {one.id: {*one.data_deps, *one.ctrl_deps} for one in ranks[0]}
     for before, after in itertools.pairwise([*problem.nodes, problem.nodes[0]]):
         assert before in deps[after]
-
-
-@pytest.mark.parametrize(
-    ("spoil", "texts"),
-    [
-        (broken.other_tag, ["tag 5, 64 bytes: 0 sends, 1 receives", "tag 6, 64 bytes: 1 sends, 0 receives"]),
-        (broken.other_message_size, ["64 bytes: 1 sends, 0 receives", "65 bytes: 0 sends, 1 receives"]),
-        (broken.peer_that_is_not, ["rank 0 to 1, tag 5, 64 bytes: 0 sends", "rank 0 to 2, tag 5, 64 bytes: 1 sends"]),
-    ],
-)
-def test_both_halves_of_a_wrong_message_are_named(
-    tmp_path: Path, spoil: Callable[[Ranks], None], texts: list[str]
-) -> None:
-    report = check(spoiled(tmp_path, spoil))
-    assert report.counts == {"message": 1, "unreceived-message": 1}
-    found = sorted(problem.text for problem in report.problems)
-    assert all(text in problem for text, problem in zip(sorted(texts), found, strict=True))
-    assert "deadlocks were not checked" in report.skipped[0]
-
-
-def test_all_to_alls_are_compared_in_whole_bytes_per_rank(tmp_path: Path) -> None:
-    for second, counts in ((101, {}), (102, {"uneven-collective": 1})):
-        ranks = clean()
-        for nodes, size in zip(ranks, (100, second), strict=True):
-            nodes.append(coll(7, 6, op=pb.ALL_TO_ALL, size=size))
-        report = check(write(tmp_path, ranks, GROUPS), profile="astra-sim")
-        assert (report.counts, report.skipped) == (counts, ())
-    ranks[0].append(comp(7, 6))
-    assert "rank 0 has duplicate ids" in check(write(tmp_path, ranks, GROUPS)).skipped[0]
 
 
 def test_what_runs_in_astra_sim_is_no_error(tmp_path: Path) -> None:
@@ -230,26 +199,6 @@ def test_crossed_messages_deadlock(tmp_path: Path) -> None:
     report = check(spoiled(tmp_path, broken.crossed_messages))
     assert report.counts == {"deadlock": 1, "comm-order": 1}
     assert all(f"rank {rank} node {number}" in report.problems[0].text for rank in (0, 1) for number in (7, 8))
-
-
-def test_groups_in_opposite_order_deadlock(tmp_path: Path) -> None:
-    report = check(spoiled(tmp_path, broken.crossed_groups))
-    assert report.counts == {"deadlock": 1, "comm-order": 1}
-    assert report.problems[0].text.endswith("wait for each other")
-    order = report.problems[1].text
-    assert "rank 0 runs ALL_REDUCE of group 1 (rank 0 node 7) before ALL_REDUCE of all ranks (rank 0 node 8)" in order
-    assert "rank 1 runs ALL_REDUCE of all ranks (rank 0 node 8) before ALL_REDUCE of group 1 (rank 0 node 7)" in order
-
-
-def test_opposite_orders_without_dependencies_block_a_single_resource_only(tmp_path: Path) -> None:
-    ranks = clean()
-    ranks[0] += [coll(7, 6), coll(8, 6, group="0")]
-    ranks[1] += [coll(7, 6, group="0"), coll(8, 6)]
-    prefix = write(tmp_path, ranks, GROUPS)
-    assert check(prefix).ok
-    report = check(prefix, profile="astra-sim")
-    assert not report.ok
-    assert report.counts == {"comm-order": 1, "free-order": 2}
 
 
 def test_collectives_are_matched_in_order_of_issue_not_of_the_file(tmp_path: Path) -> None:

@@ -30,13 +30,6 @@ def test_all_are_counted_and_the_first_are_kept() -> None:
     }  # fmt: skip
 
 
-def test_what_is_of_no_interest_to_a_profile_is_left_out() -> None:
-    findings = PreflightFindings("chakra", 5)
-    findings.add(HOST, 0, (1,), "node 1")
-    report = findings.report((), **SIZES)
-    assert (report.counts, report.problems, report.ok) == ({}, (), True)
-
-
 @pytest.mark.parametrize(
     ("errors", "warnings", "verdict"),
     [
