@@ -2,8 +2,11 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import orjson
 from chakra_sets import write_set
 from etplus.converters.open import load
 from etplus.timeline.beside_transfers import equal_operators, plain_work, unevenness
@@ -13,7 +16,7 @@ from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, predicted_traces
 from etplus.timeline.iterations import find_iterations, predict_iteration
 from etplus.timeline.meant_rows import select, step_of_row
-from etplus.timeline.network_description import parse_network
+from etplus.timeline.network_description import NetworkLevel, parse_network
 from etplus.timeline.network_file import fit_network, job_samples, library_of
 from etplus.timeline.predicted_graph import predicted_graph, scheduled, without_turns
 from etplus.timeline.replay_graph import ReplayGraph
@@ -33,12 +36,16 @@ CHANGES = (
     ["kernel*0.5"], ["cpu*0.5", "op:~mm*2"], ["step=1 kernel:~mm*0"], ["no wait ~ynchronize", "comm*0.25"],
     ["phase~backw cpu*0.5"], ["rank=1 kernel*2"], ["launch_latency=1us", "gap=1us", "stream=7*0.5"],
     ["queue_limit=none", "remove op:~add"], ["no launch gaps", "fuse kernel:~mm*0.4"], ["overlap comm"],
-    ["phase=recomputation remove op:~aten", "window=0-1ms cpu*0.5"], ["module~Linear gpu*0.5"],
+    ["phase=recomputation cpu*0.3", "phase=recomputation remove op:~aten", "window=0-1ms cpu*0.5"],
+    ["module~Linear cpu*0.5"], ["module=Linear_0 cpu*0.5", 'module="Sequential_0 / ReLU_0" cpu*0.3'],
 )  # fmt: skip
 NETWORKS = (
     "bandwidth=25,latency=5us", "bandwidth=0.5,latency=20", "bandwidth=10,latency=1us,algorithm=direct",
     "bandwidth=10,latency=1us,library=nccl", "bandwidth=2,library=gloo",
 )  # fmt: skip
+LEVELS = NetworkLevel(2, 300.0, 1000), NetworkLevel(6, 50.0, 2000, "direct")
+FIRST = {"random 1": 2, "random 2": 33, "random 3": 4, "host random 1": 4, "host random 2": 5}
+"""The row that is moved to the front: a kernel, a launch, an operator with kernels, and calls of collectives."""
 KINDS, SIZES, RANKS = range(11), (1, 4096, 1 << 20, 1 << 26), (2, 3, 8)
 
 
@@ -48,9 +55,16 @@ def _chakra_set(name: str) -> list[Trace]:
         return [load(path).with_(file=path.name) for path in sorted(Path(folder).glob("*.et"))]
 
 
+def _from_row(row: int, trace: Trace) -> Trace:
+    """The trace with the rows before this one at its end."""
+    document = orjson.loads(b"".join(trace.chunks()))
+    return load(orjson.dumps(document | {"nodes": document["nodes"][row:] + document["nodes"][:row]}))
+
+
 def timeline_lines(name: str) -> list[str]:
     """The replay without changes, with `CHANGES`, and on `NETWORKS`; and what is fitted to the traces."""
     traces, lines = _chakra_set(name) if name in SETS else traces_of(name), list[str]()
+    traces = [_from_row(FIRST[name], trace) for trace in traces] if name in FIRST else traces
     some = slice(1, None, 4) if name in RANDOM_HOST_JOBS else slice(0, None, 1 if len(traces) == 1 else 2)
     unchanged = replay_ranks(traces)
     lines += _replay_lines("unchanged", unchanged, unchanged)
@@ -92,14 +106,13 @@ def network_lines(_: str) -> list[str]:
     """What communications take on a few networks, ns."""
     lines = []
     for text in (*NETWORKS, "bandwidth=1,latency=50ns,algorithm=halving-doubling"):
-        network = parse_network(text)
-        for kind in KINDS:
-            for ranks in RANKS:
-                try:
-                    times = [network.transfer_ns(kind, size, ranks) for size in SIZES]
-                except (KeyError, EtplusError) as error:
-                    times = [type(error).__name__]
-                lines += flat(f"{text} {kind} {ranks}", times)
+        for kind, ranks, levels in product(KINDS, RANKS, ((), LEVELS)):
+            try:
+                network = replace(parse_network(text), levels=levels)
+                times = [network.transfer_ns(kind, size, ranks) for size in SIZES]
+            except (KeyError, EtplusError) as error:
+                times = [type(error).__name__]
+            lines += flat(f"{text} {kind} {ranks} {len(levels)}", times)
     return lines
 
 

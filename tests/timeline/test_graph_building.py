@@ -268,13 +268,3 @@ def test_calls_that_wait_take_over_half_as_long_again(own: float, found: int | N
         trace.launch("k", ts, end - ts, start[k], 40)
         ts = end + 1
     assert trace.graph().queue_limit == found
-
-
-@pytest.mark.parametrize(("length", "found"), [(3, None), (3.001, 70)])
-def test_calls_that_all_wait_take_over_3(length: float, found: int | None) -> None:
-    trace = Timeline()
-    for k in range(70):
-        trace.gpu("alone", 100 * k + 100, 50, 9000 + k)
-    for k in range(100):
-        trace.launch("k", 100 * k + 102 - length, length, 100 * (k + 70) + 100, 50)
-    assert trace.graph().queue_limit == found

@@ -87,9 +87,17 @@ def test_what_not_all_ranks_have_alike_is_not_joined() -> None:
         "Collective name": "allreduce", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float", "Group size": 2,
         "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 4,
     })  # fmt: skip
+    for seq in (5, 6):
+        traces[0].gpu("ncclDevKernel_SendRecv", 100 * seq, 5, traces[0].call("cudaLaunchKernel", 100 * seq - 9, 2), **{
+            "Collective name": "recv", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float", "Group size": 2,
+            "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": seq, "Src Rank": 1, "Dst Rank": 0,
+        })  # fmt: skip
     found = find_rendezvous([trace.document() for trace in traces])
     assert len(found.found) == 1
-    assert found.notes == ("1 of 2 collectives of all ranks are not coupled: they differ between ranks",)
+    assert found.notes == (
+        "1 of 2 collectives of all ranks are not coupled: they differ between ranks",
+        "2 sends and receives without a partner are not coupled",
+    )
 
 
 def test_one_rank_is_no_job() -> None:

@@ -1,6 +1,5 @@
 """Gains where the steps before the recorded window were timed: `fixtures/gpu/tf32`, recorded on an H100."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,7 @@ from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.step_annotations import untraced_step
 from etplus.trace.trace import Trace
 from made_traces import Timeline
-from support import ROOT, linked, shared_pair
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
+from support import linked, shared_pair
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "gpu" / "tf32"
 MEASURED_GAIN = 0.761
