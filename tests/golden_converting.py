@@ -33,12 +33,14 @@ CONVERSIONS: dict[str, Sequence[tuple[str, dict[str, Any]]]] = {
     **dict.fromkeys(("job 1", "host random 0"), (
         ("job.goal", {}), ("job", {"to": "chakra"}), ("job", {"to": "astra-sim"}), ("job.perfetto.json", {}),
         ("mixed", {"to": "astra-sim", "degrade": True}), ("mixed", {"to": "chakra"}), ("mixed.goal", {}),
-        ("job.pftrace", {}), ("job.dot", {"max_nodes": 30}), ("job", {"to": "npz"}),
+        ("job.pftrace", {}), ("job.dot", {"max_nodes": 30}), ("job", {"to": "npz"}), ("job", {"to": "parquet"}),
     )),
     **dict.fromkeys(("program 1", "random 1", "random 2"), (
         ("a.et", {"memory_nodes": True}), ("a.goal", {}), ("a.pftrace", {}), ("a.perfetto.json", {}), ("augmented", {}),
         ("a", {"to": "astra-sim", "replicate": 2, "roofline": 9.0}), ("a.etplus.json", {"steps": "1"}),
+        ("a", {"to": "parquet"}), ("a", {"to": "astra-sim"}),
     )),
+    "moe": (("job.goal", {}), ("job", {"to": "astra-sim", "network": "bandwidth=5,latency=1us"})),
     "captured": (("a.et", {}), ("a.jsonl", {}), ("a", {"to": "astra-sim", "replicate": 4}), ("augmented", {})),
 }  # fmt: skip
 SETS = {"data parallel": data_parallel(2, layers=2, steps=1), "stages": pipeline(3, microbatches=2)}
@@ -52,12 +54,9 @@ def converting_lines(name: str) -> list[str]:
             (Path(folder) / "in").mkdir()
             write_set(Path(folder) / "in", SETS[name])
             given: Any = sorted(map(str, (Path(folder) / "in").glob("*.et")))
-            conversions: Any = (
-                ("out", {"to": "astra-sim"}),
-                ("out", {"to": "chakra"}),
-                ("out.goal", {}),
-                ("out", {"to": "astra-sim", "roofline": 5.0}),
-            )
+            names = ("out.goal", "out.pftrace", "out.perfetto.json")
+            conversions: Any = [*(("out", {"to": to}) for to in ("astra-sim", "chakra")), *((one, {}) for one in names)]
+            conversions.append(("out", {"to": "astra-sim", "roofline": 5.0}))
         else:
             given, conversions = captured() if name == "captured" else traces_of(name), CONVERSIONS[name]
         lines = []
@@ -69,14 +68,15 @@ def converting_lines(name: str) -> list[str]:
                 if output == "augmented":
                     lines += flat("augmented", asdict(augment(b"".join(given[0].chunks()), out / output)))
                 else:
-                    some = [given[0], *traces_of(name, after=True)[1:]] if output.startswith("mixed") else given
+                    some = [given[0], traces_of("pipeline")[1]] if output.startswith("mixed") else given
                     done = etplus.convert(some, out / output, **options)
                     lines += flat("notes", [done.nodes, *done.counts.items(), *done.notes, *done.damage])
             except EtplusError as error:
                 lines.append(type(error).__name__)
                 continue
             for path in sorted(out.rglob("*")):
-                lines += [f"{path.name}", *_content(path)] if path.is_file() else []
+                told = _content(path) if path.is_file() and "parquet" not in options.values() else ()
+                lines += [f"{path.name}", *told] if path.is_file() else []
     return [line.replace(folder, "") for line in lines]
 
 
@@ -97,7 +97,7 @@ def _content(path: Path) -> Iterator[str]:
         yield f"{len(nodes)} {digest(repr(listed).encode())}"
         yield from (line[:300] for line in listed[:60])
         return
-    if path.suffix in (".npz", ".pftrace"):
+    if path.suffix == ".pftrace":
         yield digest(path.read_bytes())
         return
     text = path.read_text("utf-8", "replace").replace(etplus.__version__, "VERSION")

@@ -266,6 +266,9 @@ def test_who_has_no_partner_and_how_large_groups_are() -> None:
 def test_a_trace_without_times_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConvertError, match="no node has a time"):
         write_astra_sim(etplus([cpu(3, "never linked")]), tmp_path / "t.et", agreed(comm_rank(0)).ranks[0])
+    for to in ("pftrace", "chrome"):
+        with pytest.raises(ConvertError, match="no node has a time"):
+            convert(etplus([cpu(3, "never linked")]), tmp_path / "t", to=to)
     assert not list(tmp_path.iterdir())
 
 

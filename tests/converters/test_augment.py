@@ -106,16 +106,17 @@ def test_counters_follow_the_last_event_in_the_process_of_their_device(tmp_path:
 
 
 def test_a_peak_is_shared_by_what_takes_time(tmp_path: Path) -> None:
-    big = [([4096, 4096], "c10::BFloat16")] * 2
-    for device, dur, keys in (
-        ("NVIDIA H100 80GB HBM3", 200, ARGUMENTS), ("NVIDIA H100 80GB HBM3", 0, ARGUMENTS[:2]),
-        ("?", 200, ARGUMENTS[:2]),
+    for device, dur, keys, rows in (
+        ("NVIDIA H100 80GB HBM3", 200, ARGUMENTS, 4096), ("NVIDIA H100 80GB HBM3", 0, ARGUMENTS[:2], 4096),
+        ("?", 200, ARGUMENTS[:2], 4096), ("NVIDIA H100 80GB HBM3", 200, ARGUMENTS[:3], 0),
     ):  # fmt: skip
+        big = [([size, 4096], "c10::BFloat16") for size in (rows, 4096)]
         events = [op("aten::mm", 0, 30, big), launch(1, 5), kernel("gemm", 1, 20, dur)]
         done = augment(kineto_of(events, device), tmp_path / "out.json")
         args = json.loads((tmp_path / "out.json").read_bytes())["traceEvents"][2]["args"]
         assert [key for key in args if key in ARGUMENTS] == list(keys), (device, dur)
-        assert (args["kernel_flop"], args["kernel_num_gb"]) == (2 * 4096**3, 3 * 4096**2 * 2 / 1e9)
+        assert args["kernel_flop"] == 2 * rows * 4096**2
+        assert args["kernel_num_gb"] == (2 * rows + 4096) * 4096 * 2 / 1e9
         assert (done.events, done.with_flops, done.with_bytes) == (1, 1, 1)
 
 
@@ -131,4 +132,4 @@ def test_only_the_counters_of_an_earlier_run_are_written_anew() -> None:
     ours: Any = [SimpleNamespace(device=0, title=lambda number, name=name: name * (number == 0)) for name in "ab"]
     assert [_last_recorded(texts[:count], ours) for count in range(1, 5)] == [0, 0, 0, 0]
     assert _last_recorded([*texts, texts[0]], ours) == 4 and _last_recorded([*texts[:2], texts[0], texts[1]], ours) == 2
-    assert _last_recorded(texts, []) == 3
+    assert _last_recorded(texts, []) == 3 and _last_recorded(texts[:2], []) == 1

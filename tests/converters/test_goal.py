@@ -105,11 +105,13 @@ def test_ranks_are_numbered_from_0_and_messages_of_a_kernel_paired_one_by_one(tm
         return SimpleNamespace(kind=kind, peer=peer)
 
     numbers: Any = SimpleNamespace(numbers=[2, 6])
-    own = {0: [message(SEND, 6), message(RECV, 6)], 1: [message(RECV, 2), message(SEND, 2)]}
+    others = [message(SEND, 9), message(RECV, 9)]
+    own = {0: [*others, message(SEND, 6), message(RECV, 6)], 1: [*others, message(RECV, 2), message(SEND, 2)]}
     first, second = (_Schedule._next_of(numbers, own) for _ in range(2))
-    assert [{rank: comm.kind for rank, comm in pair.items()} for pair in (first, second)] == [
-        {0: SEND, 1: RECV}, {1: SEND, 0: RECV},
+    assert [{rank: (comm.kind, comm.peer) for rank, comm in pair.items()} for pair in (first, second)] == [
+        {0: (SEND, 6), 1: (RECV, 2)}, {1: (SEND, 2), 0: (RECV, 6)},
     ]  # fmt: skip
+    assert own == {0: others, 1: others}
     alone = {0: [message(0, -1)], 1: [message(0, -1)], 2: []}
     assert _Schedule._next_of(numbers, alone).keys() == {0, 1}
 
