@@ -86,6 +86,7 @@ def timeline_lines(name: str) -> list[str]:
         lines += flat("recording", [vars(recording_costs(trace))])
         lines += flat("steps", [step_of_row(trace), select(own, "kernel"), select(own, "op", "mm")])
         for made in (predicted_graph(trace), scheduled(predicted_graph(trace))):
+            lines += flat("points", [made.measured])
             lines += flat("predicted", [made.edges.source, made.edges.target, made.edges.lag, made.edges.kind])
         lines += _held_out(own)
         chain = critical_chain(trace)
@@ -127,7 +128,8 @@ def _tried(label: str, traces: list[Trace], unchanged: Replay, change: list[str]
 
 def _replay_lines(label: str, found: Replay, unchanged: Replay) -> Iterator[str]:
     constants = [fit_constants(build_graph(trace)) for trace in found.graph.traces]
-    summary = summarize(found, constants, before=unchanged, span=found.answer_range, untraced=found.untraced)
+    before = None if found is unchanged else unchanged
+    summary = summarize(found, constants, before=before, span=found.answer_range, untraced=found.untraced)
     yield from flat(label, summary.to_dict())
     yield from flat(label, [found.start, found.end, found.lag, vars(found.unexplained)])
     path = critical_path(found)
