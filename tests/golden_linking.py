@@ -31,7 +31,8 @@ _ALONE = ("attention", "checkpoint_reentrant", "checkpoint_thread", "ddp", "fsdp
 _OPTIONS: tuple[dict[str, Any], ...] = (
     *({"match": method} for method in METHODS), *({"iteration": of} for of in ("first", "last", "0", "1", "7")),
     {"exact_match": True}, {"strict": True}, {"renumber": True}, {"data_dependencies": True}, {"annotation": "step"},
-    {"rank": 1}, {"rank": 0, "whole_job": True}, {"one_of_several": True}, {"timezone": "UTC-7"},
+    {"rank": 1}, {"rank": 0, "whole_job": True}, {"one_of_several": True},
+    *({"timezone": zone} for zone in ("UTC-7", "UTC", "UTC+1")),
 )  # fmt: skip
 
 
@@ -67,6 +68,12 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
                     for event in captured:
                         event["args"] |= _COMM if event["name"] == "record_param_comms" and sizes else {}
                     yield f"{hip} {sizes}", _link(None, _replayed(hip=hip), graph_captures=[encode(captured)])
+            alike = capture_events([_GRAPHS[0], [(kernel, "aten::silu") for kernel, _ in _GRAPHS[0]]], sizes=(4, 8))
+            for names, streams in ((("A", "B", "A", "C"), 1), (("X", "B", "A", "C"), 1), (("A", "B", "A", "C"), 2)):
+                kernels = [(name, 7 + at % streams) for at, name in enumerate(names)]
+                for batch in (8, 5, None):
+                    replay = replay_events([kernels] * 2, batch=batch, device=lambda _, at, n=streams: (at + 1) % n)
+                    yield f"{names} {batch}", _link(None, encode(replay), graph_captures=[encode(alike)])
             for rank, captured_by in ((0, (0,)), (0, (1,)), (1, (0, 1))):
                 captures = [_of_rank(capture_events(_GRAPHS[:1]), one) for one in captured_by]
                 replay = _of_rank(orjson.loads(_replayed(hip=True))["traceEvents"], rank)
@@ -77,7 +84,9 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
         case "repeated":
             short = [[*layer(size=4), Work("aten::add", 3, "add", 0, 7, 4)]] * 9
             for queued in (7, 20, 70):
-                for steps in ([training(4)] * 4, short, [training(2), training(3), training(2), training(3)]):
+                others = [[w._replace(op=w.op + str(k % 2 * (at % 5 == 4))) for at, w in enumerate(training(3))]
+                          for k in range(6)]  # fmt: skip
+                for steps in ([training(4)] * 4, short, [training(2), training(3), training(2), training(3)], others):
                     yield f"{queued} of {len(steps)}", _link(None, recorded(steps, queued, seed=queued)[0])
         case "disordered":
             texts = dict(zip(ARRAY, map(plain, SMALL), strict=True))

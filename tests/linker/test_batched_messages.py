@@ -62,6 +62,11 @@ def test_a_kernel_has_the_messages_registered_since_the_last_launch_of_its_threa
     received = trace_of(registered(10, "recv", 1, 8), registered(20, "recv", 1, 16), *batch_end(40, SEND_RECV))
     both = received.gpu.comm[0]
     assert (both.collective, both.in_nelems, both.out_nelems, both.bytes) == ("sendrecv", 0, 24, 48)
+    for args, sizes in (({"In msg nelems": 0}, [16, 0, 32]), ({"Out msg nelems": 0}, [16, 0, 32]),
+                        ({"dtype": "Odd"}, [None, 0, None])):  # fmt: skip
+        sends = [registered(ts, "send", 1, 8) for ts in (10, 20)]
+        kernel = trace_of(*(one | {"args": one["args"] | args} for one in sends), *batch_end(40, SEND_RECV)).gpu.comm[0]
+        assert [(kernel.inferred_messages or ())[1].bytes, kernel.out_nelems, kernel.bytes] == sizes
 
 
 @pytest.mark.parametrize(

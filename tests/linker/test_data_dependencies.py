@@ -7,13 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import orjson
 import pytest
 from etplus.linker.calls import EtCalls, et_calls
-from etplus.linker.data_dependencies import data_edges
+from etplus.linker.data_dependencies import data_edges, recorded_data
 from etplus.schemas.execution_trace.read_et import ExecutionTrace, read_execution_trace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -277,3 +279,10 @@ def documents(draw: st.DrawFn) -> Document:
 @given(documents())
 def test_generated_traces_against_the_plain_reading(document: Document) -> None:
     assert edges_of(orjson.dumps(document)) == plain_data_edges(document)
+
+
+def test_recorded_data_is_of_linked_calls() -> None:
+    kineto: Any = SimpleNamespace(events=range(5), data=np.array([[1, 3], [3, 1], [1, 2], [2, 1], [4, 3]]))
+    calls: Any = SimpleNamespace(row=np.array([1, 2, 3]))
+    edges = recorded_data(kineto, calls, np.array([0, -1, 1]))
+    assert [side.tolist() for side in edges] == [[0, 1], [1, 0]]

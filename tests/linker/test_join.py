@@ -1,8 +1,6 @@
 """What a join says of its rows: places, times, the calls of nodes and the nodes around events."""
 
 import numpy as np
-import pytest
-from etplus.linker import join as module
 from etplus.linker.join import linked_caller
 from made_joins import a_join
 
@@ -28,12 +26,3 @@ def test_the_innermost_linked_call_around_an_event() -> None:
     thread, ts = np.array([0, 0, 0, 1, 0], np.int32), np.array([25, 52, 70, 5, 95])
     found = linked_caller(JOIN, JOIN.node_of_call, thread, ts, ts + 1)
     assert found.tolist() == [1, 0, 1, -1, -1]
-
-
-def test_data_edges_are_looked_for_where_nodes_name_storages(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = np.array([0, 1]), np.array([1, 2])
-    monkeypatch.setattr(module, "data_edges", lambda et, nodes: pairs if (et, nodes) == (JOIN.et, JOIN.nodes) else None)
-    assert JOIN.data_edges is pairs
-    without = a_join([("cpu_op", "a", 0, 1, 0)], calls=[], nodes=[], et_names=["root"], node_of_call=[])
-    object.__setattr__(without, "has_storages", False)
-    assert [side.tolist() for side in without.data_edges] == [[], []]

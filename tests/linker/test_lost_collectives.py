@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from etplus.linker import link
-from etplus.linker.lost_collectives import _MOST_NAMED, MADE_OF, _free, _is_there, _Lost, _note, _tensors
+from etplus.linker.lost_collectives import _MOST_NAMED, MADE_OF, _free, _inputs, _is_there, _Lost, _note, _tensors
 from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
 from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from etplus.trace.trace import Trace
@@ -101,3 +101,13 @@ def test_tensors_in_lists_and_lists_of_lists() -> None:
         list(_tensors([[one, other]], [[[2], [3]]], "GenericList[GenericList[Tensor(float),Tensor(float)]]")) == found
     )
     assert list(_tensors(one, [2], "Tensor(float)")) == found[:1] and list(_tensors(5, [], "Int")) == []
+
+
+def test_tensors_of_the_shapes_in_kineto_else_those_that_are_read() -> None:
+    one, other = ([k, k, 0, 2, 4, "cpu"] for k in (1, 2))
+    types = ["GenericList[Tensor(float)]", "Tensor(float)"]
+    call = json.dumps(
+        {"id": 3, "name": "c", "inputs": {"values": [[one], other], "shapes": [[[6]], [3]], "types": types}}
+    )
+    for shapes, sizes in (([[6]], [6]), ([[3]], [3]), ([[6], [3]], [6, 3]), ([[6], [9]], [3]), ([], [3])):
+        assert [tensor[1] for tensor in _inputs(call.encode(), shapes)] == [[size] for size in sizes]

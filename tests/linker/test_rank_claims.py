@@ -98,9 +98,9 @@ def test_the_header_of_a_kineto_trace() -> None:
     assert of_kineto(distributedInfo={"rank": 3, "world_size": 8, "pg_config": config}) == Claim(frozenset({3}), 8)
     assert of_kineto(distributedInfo={"pg_config": config}) == Claim(frozenset({2, 3}), 4)
     assert of_kineto(run_annotation("x", 5), distributedInfo={"rank": 0}).rank == 0
-    assert of_kineto(run_annotation("x", 5), distributedInfo={"world_size": True}) == Claim(
-        frozenset({5}), runs=frozenset({"x"})
-    )
+    for size, world in ((True, None), (0, None), (1, 1)):
+        found = of_kineto(run_annotation("x", 5), distributedInfo={"world_size": size})
+        assert found == Claim(frozenset({5}), world, runs=frozenset({"x"}))
 
 
 @pytest.mark.parametrize(

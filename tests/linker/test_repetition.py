@@ -160,7 +160,5 @@ def test_the_report_and_the_tables() -> None:
         "events": 60, "time_ns": time, "paired": 60, "paired_time_ns": time, "same_module": 60, "unpaired": {},
         "trial": {"events": 60, "paired": 60, "right": 60},
     }  # fmt: skip
-    text = trace.report.to_text().replace("\n        ", " ")
-    assert "60 of 60 GPU events that were launched before the trace (100.0% of their time)" in text
     attribution = trace.attribution
     assert np.count_nonzero(attribution.repetition) == len(found) and attribution.in_module.all()
