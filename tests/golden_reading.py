@@ -85,7 +85,7 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
             yield from ((layout, made()) for layout, made in LAYOUTS.items())
             for way, merge in MERGES.items():
                 yield way, orjson.dumps(merge([rank_document(0, calls=7), rank_document(1, calls=5)]))
-            ranks = [etplus.load(orjson.dumps(rank_document(rank, calls=6))) for rank in range(2)]
+            ranks = [etplus.load(orjson.dumps(rank_document(rank, calls=6))) for rank in (3, 5)]
             for file in ("job.perfetto.json", "job.pftrace", "job.parquet"):
                 etplus.convert(ranks, folder / file)
                 yield file, folder / file
@@ -107,7 +107,9 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
                 etplus.convert(trace, folder / file)
                 yield file, folder / file
             plain_trace = read_etplus(b"".join(etplus.link(None, replayed).chunks()))
-            yield "captured later", link_captured_graphs(plain_trace, read_captures([captured]))
+            etplus.convert(plain_trace, folder / "later.et")
+            for later in (plain_trace, etplus.load(folder / "later.et")):
+                yield "captured later", link_captured_graphs(later, read_captures([captured]))
             document = etplus.link(*SMALL).to_dict()
             yield "without edges", orjson.dumps(document | {"edges": []})
             again = [{**node, "id": max(node["id"], 40)} for node in document["nodes"]]
@@ -122,9 +124,10 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
         case "redacted":
             for source in (*SMALL, FIXTURES / "compiled/breaks.kineto.json.gz"):
                 for names in (False, True):
-                    redact(source, folder / "redacted.json", names=names)
-                    copy = folder / "redacted.json"
-                    yield f"{source.name} {names}", (copy, SMALL[1]) if source == SMALL[0] else copy
+                    changed = redact(source, copy := folder / "redacted.json", names=names)
+                    yield f"{source.name} {names} {changed}", (copy, SMALL[1]) if source == SMALL[0] else copy
+            many = [op(f"op{at % 9}", at, 1, args={"External id": at + 1, "own": at}) for at in range(5000)]
+            yield f"many {redact(orjson.dumps(many), copy)}", copy
         case "sets":
             for label, ranks in SETS.items():
                 (folder / label).mkdir()
@@ -132,7 +135,7 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
                 yield from ((path.name, path) for path in sorted(prefix.parent.glob("*.et")))
         case "nsys":
             export = small_export(folder / "export.sqlite")
-            yield "export", export
+            yield from (("export", export), ("bytes", export.read_bytes()), ("no file", folder / "none.sqlite"))
             yield "pair", (et_of(export, 7), export)
 
 
@@ -167,7 +170,8 @@ def _events() -> list[dict[str, Any]]:
     seq = {"External id": 1, "Record function id": 4, "Sequence number": 2, "Fwd thread id": 1, "Ev Idx": 0}
     grid = {"grid": [4, 2, 1], "block": [64, 2, 1], "shared memory": 16}
     kernels = [kernel("gemm", 1, 20, 5), kernel("ncclDevKernel_AllReduce", 2, 30, 9, 8), kernel("send", 3, 41, 4, 9)]
-    for work, args in zip(kernels, (grid, comm, send), strict=True):
+    kernels.append(kernel("recv", 4, 46, 2, 9))
+    for work, args in zip(kernels, (grid, comm, send, send | {"Collective name": "recv"}), strict=True):
         work["args"] |= args
     lost = event("kernel", "lost", 70, 3, {"grid": [0, 1, 1], "block": [2, 2]}, pid=0, tid=7)
     copies = [gpu("Memcpy", 50 + at, 1, 5 + at, cat="gpu_memcpy") for at in range(3)]
@@ -181,8 +185,9 @@ def _events() -> list[dict[str, Any]]:
     return [
         op("aten::linear", 0, 18, args=inputs | seq), op("aten::mm", 1, 0.5), op("aten::add", 19, 0), *calls, *kernels,
         op("backward", 80, 9, args={"Sequence number": 2, "Fwd thread id": 1, "External id": 9}, tid=9),
-        *copies, *fills,
-        event("cuda_sync", "Stream Wait Event", 63, 2, wait, pid=0, tid=8), lost, dict(lost), kernels[0] | {"ts": 20},
+        *copies, *fills, *[{key: lost[key] for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur")}] * 2,
+        event("cuda_sync", "Stream Wait Event", 63, 2, wait, pid=0, tid=8), lost, dict(lost), lost | {"args": grid},
+        kernels[0] | {"ts": 20},
         event("user_annotation", "ProfilerStep#1", 0, 90), event("gpu_user_annotation", "step", 20, 40, pid=0, tid=7),
         frame("a.py(1): f", 0, 50), frame("nn.Module: Linear_0", 0.5, 10), frame("b.py(2): g", 5, -1),
         memory_event(3, 64, 4096, 64), memory_event(9, -64, 4096, 0), memory_event(9, 32, 8192, 32),

@@ -1,4 +1,4 @@
-"""Chakra back to ET+: nothing of ours is lost, foreign files say what they can, broken ones say what is wrong."""
+"""Chakra back to ET+ (row_reading): nothing of ours is lost, foreign files say what they can, broken ones say why."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +72,7 @@ def first_attribute(name: str, **value: Any) -> Callable[[list[pb.Node]], None]:
         (first_attribute("kineto_tid", string_val="{]"), "an attribute is not JSON"),
         (first_attribute("data_dep_kinds"), "data_deps but 0 kinds"),
         (first_attribute("kineto_tid", string_val="[7]"), "node 5: an attribute has the wrong type"),
-        (lambda nodes: next(one for one in nodes if one.data_deps).data_deps.__setitem__(0, 4711), "depends on 4711,"),
+        (lambda nodes: nodes[-1].data_deps.__setitem__(slice(2), [1, 4711]), "depends on 4711,"),
         (lambda nodes: setattr(nodes[-1], "id", 2**63), "an id beyond 63 bits"),
     ],
 )
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, spoil: Callable[[list[pb.Node]],
     document = etplus(
         [cpu(3, "op", 0), gpu(4, "ncclDevKernel_AllReduce", 1, 1, comm={"bytes": 4}, pg_name=None)],
         [runtime(5, "cudaLaunchKernel", 0, 1)],
-        [[5, 4, "launch"]],
+        [[3, 4, "sync"], [5, 4, "launch"]],
     )
     metadata, nodes, _ = chakra_messages(document)
     messages = list(nodes)

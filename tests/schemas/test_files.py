@@ -88,6 +88,14 @@ def test_gzipped_output_is_the_same_at_any_time_and_under_any_name(tmp_path: Pat
     assert gzip.decompress(output) == TEXT and output[3:8] == bytes(5), "no name, no time stamp"
 
 
+def test_output_to_a_terminal_has_control_characters_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=screen, isatty=lambda: True, flush=lambda: None))
+    with open_output("-") as file:
+        assert file.writable() and [file.write(part) for part in (b"a\x1b[", b"\xc3", b"\xa9\xff\n")] == [3, 1, 3]
+    assert screen.getvalue() == "a\\u001b[é\\xff\n".encode()
+
+
 def test_output_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:

@@ -18,7 +18,7 @@ from etplus.schemas.kineto.input_args import (
 
 EVENT = {
     "args": {
-        "Concrete Inputs": ["", "1", "[1, -2]", "True", "0.5", "x", "", ""],
+        "Concrete Inputs": ["", "1", "[1, -2]", "True", "0.5", "[3", "", ""],
         "Input Dims": [[2, 3], [], [], [], [], [], [[4], [5, 6]], [[[1]], [[2], [3]]]],
         "Input type": ["float", "Scalar", "ScalarList", "Scalar", "Scalar", "Scalar", "TensorList", ""],
         "Input Strides": [[3, 1], [], [], [], [], [], [[1], [6, 1]], []],
@@ -37,7 +37,7 @@ def changed(**args: Any) -> Any:
 
 def test_what_kineto_records_in_the_terms_of_ets() -> None:
     found = in_terms_of_ets(EVENT)
-    assert found["values"] == ["", 1, [1, -2], True, 0.5, "x", "", ""]
+    assert found["values"] == ["", 1, [1, -2], True, 0.5, "[3", "", ""]
     assert found["shapes"] == EVENT["args"]["Input Dims"] and found["strides"] == EVENT["args"]["Input Strides"]
     unknown = "Tensor(unknown)"
     assert found["types"] == [

@@ -83,6 +83,8 @@ def test_slices_in_order_of_time_nest() -> None:
     begins = np.array([True, True, False, True, False, False, True])
     found = ends_of_slices(begins, np.ones(7, np.int64), np.array([0, 1, 2, 2, 4, 5, 9]))
     assert found.tolist() == [5, 2, 4, -1]
+    equal = ends_of_slices(np.array([True, True, False, False]), np.ones(4, np.int64), np.array([0, 2, 2, 5]))
+    assert equal.tolist() == [3, 2]
 
 
 def test_a_trace_of_rocprofv3() -> None:

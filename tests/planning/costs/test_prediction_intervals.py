@@ -6,14 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device
-from etplus.planning.costs.kernel_model import (
-    LEVELS,
-    NEW,
-    Familiarity,
-    PredictionIntervals,
-    Spread,
-    fit_intervals,
-)
+from etplus.planning.costs.kernel_model import LEVELS, NEW, Familiarity, PredictionIntervals, Spread, fit_intervals
 from etplus.planning.costs.task import MeasuredTask, Task
 
 
