@@ -29,6 +29,7 @@ def test_forms_of_other_versions_and_kernels_without_a_handle() -> None:
         (b'{"(\'region\', False)": {"k:1": 5}}', "is not kernel information from Inductor"),
         (b'{"preToPost": {}, "postToPre": []}', "has no node mappings"),
         (b'{"12": 5, "x": 1}', "the key is not an id"),
+        (b'{"9223372036854775807": 5, "9223372036854775808": 1}', "key '9223372036854775808': is not"),
         (b'{"12": 5', "is not a JSON object of annotations by graph node id"),
         (b'{"traceEvents": []}', "has no data on compiled kernels"),
         (pickle.dumps({1: []}), "is a Python pickle, which is not read"),

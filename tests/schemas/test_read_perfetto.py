@@ -26,7 +26,6 @@ from support import SHARED, assert_valid
 CUSPY = SHARED / "traces" / "cuspy"
 NAMES = ("cuda_event_sync", "simple_add")
 
-
 real = pytest.mark.skipif(not CUSPY.is_dir(), reason=f"no {CUSPY}: real traces are not at hand")
 
 
