@@ -20,11 +20,11 @@ sys.path[:0] = [str(HERE), *map(str, FOLDERS)]
 
 from browser import Page, chromium, open_page  # noqa: E402
 
-# A shell starts background jobs with SIGINT ignored, and children inherit that; the tests of interruption need it.
+# A shell starts background jobs with SIGINT ignored, nohup with SIGHUP; children inherit that, and tests need both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# What is imported and collected stays: the garbage collector neither searches it meanwhile nor in each test, and each
-# search is made for many objects, since most tests leave no circles.
+# What is imported and collected stays: the garbage collector searches neither it nor, in most tests, anything else.
 gc.disable()
 gc.set_threshold(100_000, 20, 100)
 
