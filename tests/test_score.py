@@ -56,7 +56,7 @@ def test_a_recorded_pair_with_ids(name: str, tmp_path: Path) -> None:
         assert document["etplus"]["link"]["ops"]["certain"] == 0
         return
     assert (scored["recall"], scored["certain_recall"]) == (1.0, 1.0)
-    assert (scored["wrong"], scored["extra"], scored["unverified"]) == (0, 0, 0)
+    assert (scored["wrong"], scored["extra"], scored["equivalent"]) == (0, 0, 0)
     assert document["etplus"]["link"]["method"] == "ids"
     truth = read_json(links)
     assert document["etplus"]["link"]["kineto"]["cpu_ops_not_in_et"] == len(truth["kineto_unlinked"])
