@@ -65,6 +65,7 @@ COMMANDS = {
 GROUP = "etplus.commands"  # entry points of other packages; each maps a command name to a `Command` object or class
 
 _OTHER_NAMES = {"--device": "--gpu", "--gpu": "--device", "--fail-over": "--max-regression"}
+_WITH_TASKS = {task.partition(" ")[0] for task in TASKS}  # commands that consist of tasks
 _HELP, _TITLE = "help", 19
 _EXAMPLES = 3  # A help text has at most this many examples, so that it fits on one screen.
 _USAGE = "usage: etplus COMMAND [options]"
@@ -194,7 +195,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         words = [*words[1:], "--help"]
     task = " ".join(words[:2])
     name = task if task in TASKS else " ".join(words[:1])
-    if (name in COMMANDS and name != "predict") or name in TASKS or name in _others():
+    if name in COMMANDS.keys() - _WITH_TASKS or name in TASKS or name in _others():
         arguments = command_parser(name).parse_all(words[len(name.split()) :])
         arguments.command = name
         return arguments
@@ -245,13 +246,12 @@ def etplus_parser(*, options: bool = True) -> tuple[_Root, dict[str, _Parser]]:
             below = found[name].add_subparsers(dest="task", metavar="TASK", required=True)
             found |= {task: below.add_parser(task.rpartition(" ")[2], help=text) for task, text in tasks.items()}
     commands.add_parser(_HELP, help="show this list, or the options of one command")
-    for name in found if options else ():
-        if not any(task.startswith(f"{name} ") for task in TASKS):
-            try:
-                _add_options(found[name], name)
-            except ModuleNotFoundError as error:
-                if not missing_part(error):
-                    raise  # A parser that only lists the commands does not need their options.
+    for name in [name for name in found if options and name not in _WITH_TASKS]:
+        try:
+            _add_options(found[name], name)
+        except ModuleNotFoundError as error:
+            if not missing_part(error):
+                raise  # A parser that only lists the commands does not need their options.
     return root, found
 
 

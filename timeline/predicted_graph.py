@@ -99,7 +99,7 @@ def _lanes(graph: ReplayGraph) -> tuple[IntColumn, IntColumn]:
     """Return the lane of each row, and the rows that run one after another on their lanes."""
     on_device = graph.column("kind") == GPU
     number = np.where(on_device, graph.column("stream_lane"), graph.column("thread"))
-    in_turn = graph.start > 0
+    in_turn = graph.start >= 0
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
         in_turn[[first + found.row for found in find_communications(trace) if found.kind == RECV]] = False
         in_turn[first : first + len(trace)] &= not trace.times_recorded
