@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, distinct_rows, matching
+from ..trace.columns import IntColumn, distinct, distinct_rows, inverse_positions, matching
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
@@ -201,9 +201,7 @@ def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
 
 def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
     memory, backward = trace.memory, Backward.of(trace)
-    position = np.full(len(trace) + 1, -1, np.int64)
-    position[trace.calls.source] = np.arange(len(trace.calls))
-    call = position[memory.row]
+    call = inverse_positions(len(trace) + 1, trace.calls.source)[memory.row]
     for kind, number in distinct_rows(memory.device_type, memory.device)[0].tolist():
         rows = np.flatnonzero((memory.device_type == kind) & (memory.device == number))
         ts, size, allocated = memory.ts[rows], memory.bytes[rows], memory.allocated[rows]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.call_tree import CallTree, nearest, nesting, outermost
-from ..trace.columns import IntColumn, distinct, distinct_rows, mask_at
+from ..trace.columns import IntColumn, distinct, distinct_rows, mask_at, scatter
 from ..trace.hierarchy import Hierarchy
 from ..trace.index import as_column
 from ..trace.intervals import sums
@@ -80,7 +80,8 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     owner = trace.attribution
     paths, of_path = _folded(trace, owner.hierarchy)
     annotated, annotated_at, names_at = _annotated(trace, paths)
-    calls, path, place = owner.calls, owner.hierarchy.path, of_path[owner.hierarchy.path]
+    calls, path = owner.calls, owner.hierarchy.path
+    place = of_path[path]
     above = np.where(calls.parent >= 0, path[calls.parent], 0) if len(calls) else path
     is_region = (calls.kind != OP) & (path != above)
     regions = np.flatnonzero(is_region)
@@ -246,8 +247,7 @@ def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow
     labels, label_of = shape_labels(trace)
     label = label_of[calls.signature[ops]] if by_shape else np.zeros(len(ops), np.int64)
     distinct, inverse = distinct_rows(calls.name[ops], label)
-    key = np.full(len(calls), -1, np.int64)
-    key[ops] = inverse
+    key = scatter(len(calls), ops, inverse)
     own = np.zeros(len(calls), np.int64)
     own[: len(trace.self_ns)] = trace.self_ns
     launcher = nearest(owner.call, calls.parent, calls.kind == OP)

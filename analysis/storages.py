@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, among, matching, run_starts
+from ..trace.columns import IntColumn, among, matching, run_starts, scatter
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP
 from ..trace.tensors import MAX_STORAGE, TensorUses
@@ -58,8 +58,7 @@ def storages_of(trace: Trace) -> Storages:
     first = np.flatnonzero(new)
     made = origin[first]
     last_origin = np.flatnonzero(origin & ~np.append(origin[1:] & ~new[1:], False))
-    maker = np.full(len(first), -1, np.int64)
-    maker[made] = call[last_origin]
+    maker = scatter(len(first), made, call[last_origin])
     device = [tensors.device(row) for row in tensor[first].tolist()]
     size = tensors.end[tensor[first]]
     grown = matching(calls.name[call], trace.names, _RESIZES.fullmatch)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ..trace.columns import IntColumn, run_starts
+from ..trace.columns import IntColumn, inverse_positions, run_starts, scatter
 
 _LEVEL = 6
 
@@ -101,18 +101,14 @@ class LaneLayout:
     @cached_property
     def number(self) -> IntColumn:
         """Each event's number on the page, int64."""
-        number = np.empty(len(self.order), np.int64)
-        number[self.order] = np.arange(len(self.order))
-        return number
+        return inverse_positions(len(self.order), self.order)
 
     def numbers_among(self, events: IntColumn, count: int) -> IntColumn:
         """Return the page numbers of `count` events, int64: −1 for events not on the page, and one extra −1 at the end.
 
         Args:
             events: int64, the events that are on the page."""
-        number = np.full(count + 1, -1, np.int64)
-        number[events] = self.number
-        return number
+        return scatter(count + 1, events, self.number)
 
     @property
     def counts(self) -> IntColumn:

@@ -15,7 +15,7 @@ from ..analysis.event_work import Work
 from ..schemas.kineto.event_args import launch_of, launch_values
 from ..timeline.critical import CriticalChain
 from ..trace.captured import CapturedOp
-from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, largest
+from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, inverse_positions, largest
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.errors import ConvertError
 from ..trace.index import as_column
@@ -113,8 +113,7 @@ def _busiest(rows: _EventRows, labels: list[dict[str, Any]]) -> tuple[_EventRows
     load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
     busiest = np.argsort(-load, kind="stable")[:_LANES]
     shown = np.concatenate([np.sort(busiest[busiest < streams]), busiest[busiest >= streams]])
-    place = np.full(len(labels), -1, np.int64)
-    place[shown] = np.arange(len(shown))
+    place = inverse_positions(len(labels), shown)
     events = np.flatnonzero(place[rows.lane] >= 0)
     kept = rows.of(events)
     return replace(kept, lane=place[kept.lane]), [labels[code] for code in shown.tolist()], events
@@ -210,9 +209,8 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     correlation = np.append(trace.nodes.correlation, -1)[row]
     correlation[row < 0] = trace.unattached.correlation[unattached]
     config, configs = _launch_configs(trace, unattached)
-    comms = sorted(gpu.comm)
-    comm = np.full(len(gpu), -1, np.int64)
-    comm[comms] = np.arange(len(comms))
+    comms = np.array(sorted(gpu.comm), np.int64)
+    comm = inverse_positions(len(gpu), comms)
     captured = distinct(gpu.captured_by[gpu.captured_by >= 0])
     repeated, operators = _repeated(trace)
     columns = {
@@ -245,7 +243,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "categories": trace.categories,
         "dtypes": work.dtypes,
         "configs": list(map(launch_values, configs)),
-        "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms],
+        "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms.tolist()],
         "captured": [{key: getattr(op, key) for key in shown} for op in ops],
         "repeated": operators,
     }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn, distinct_rows, mask_at, matching
+from ..trace.columns import IntColumn, distinct_rows, mask_at, matching, scatter
 from ..trace.conventions import ANNOTATION_SCOPE, PROFILER_STEP
 from ..trace.kinds import GPU
 from ..trace.step_annotations import UntracedStep, untraced_step
@@ -159,9 +159,7 @@ def _cost_of_rows(trace: Trace) -> tuple[IntColumn, IntColumn]:
 
 
 def _signatures(trace: Trace) -> IntColumn:
-    found = np.full(len(trace), -1, np.int64)
-    found[trace.calls.source] = trace.calls.signature
-    return found
+    return scatter(len(trace), trace.calls.source, trace.calls.signature)
 
 
 def pauses(graph: ReplayGraph) -> IntColumn:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...trace.call_tree import nearest
-from ...trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, without
+from ...trace.columns import IntColumn, distinct, distinct_rows, grouped, mask_at, matching, without
 from ...trace.host_waits import SYNCHRONIZE, blocking_copies
 from ...trace.intervals import sums
 from ...trace.printable import shortened
@@ -322,9 +322,7 @@ def waiting_calls(trace: Trace) -> IntColumn:
 def copies_to_device(trace: Trace) -> IntColumn:
     """Return the positions in `Trace.gpu` of host-to-device copies that block the host or read pageable memory."""
     gpu = trace.gpu
-    blocks = np.zeros(len(gpu), np.bool_)
-    blocks[blocked_copies(trace)] = True
-    slow = matching(gpu.name, trace.names, _PAGEABLE.search) | blocks
+    slow = matching(gpu.name, trace.names, _PAGEABLE.search) | mask_at(len(gpu), blocked_copies(trace))
     return np.flatnonzero(trace.is_copy & matching(gpu.name, trace.names, _TO_DEVICE.search) & slow)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...timeline.untraced import pauses, recording_costs
 from ...trace.call_tree import nearest
-from ...trace.columns import IntColumn, distinct, grouped, matching
+from ...trace.columns import IntColumn, distinct, grouped, mask_at, matching
 from ...trace.intervals import intersection, union
 from ...trace.kinds import DATA, FORWARD, UNKNOWN
 from ...trace.printable import shortened
@@ -37,11 +37,8 @@ _UNBIND = re.compile(r"aten::(?:unbind|split|chunk)")
 
 
 def _rows_below(trace: Trace, calls: IntColumn) -> IntColumn:
-    inside = np.zeros(len(trace.calls), np.bool_)
-    inside[calls] = True
     parent = trace.calls.parent
-    chosen = np.zeros(len(trace.calls), np.bool_)
-    chosen[nearest(np.arange(len(parent)), parent, inside) >= 0] = True
+    chosen = nearest(np.arange(len(parent)), parent, mask_at(len(parent), calls)) >= 0
     runtime = trace.runtime.source[np.append(chosen, False)[trace.runtime.call]]
     return np.concatenate([trace.calls.source[chosen], runtime])
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.call_tree import nearest
-from ...trace.columns import IntColumn, distinct
+from ...trace.columns import IntColumn, distinct, inverse_positions
 from ...trace.intervals import sums
 from ...trace.kinds import CPU, GPU, PHASES
 from ...trace.origin import origin_of_rows
@@ -155,8 +155,7 @@ def where_of(
 
 def _operators(trace: Trace, rows: IntColumn) -> IntColumn:
     calls = trace.calls
-    call = np.full(len(trace), -1, np.int64)
-    call[calls.source] = np.arange(len(calls))
+    call = inverse_positions(len(trace), calls.source)
     call[trace.runtime.source] = trace.runtime.call
     known = trace.gpu.source >= 0
     call[trace.gpu.source[known]] = trace.origin.gpu_call[known]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.call_tree import nearest
-from ...trace.columns import IntColumn, distinct, grouped, matching, median
+from ...trace.columns import IntColumn, distinct, grouped, mask_at, matching, median
 from ...trace.intervals import union
 from ...trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..storages import Storages
@@ -218,9 +218,7 @@ class SmallOperators(OfWorstRank):
 def _with_backward(items: WorkItems, loops: Sequence[OperatorLoop]) -> IntColumn:
     calls, forward = items.trace.calls, items.trace.origin.forward
     tops = distinct(np.concatenate([_with_ends(items, loop)[0] for loop in loops]))
-    inside = np.zeros(len(calls), np.bool_)
-    inside[tops] = True
-    inside = nearest(np.arange(len(calls)), calls.parent, inside) >= 0
+    inside = nearest(np.arange(len(calls)), calls.parent, mask_at(len(calls), tops)) >= 0
     backward = (forward >= 0) & np.append(inside, False)[forward]
     found: IntColumn = np.flatnonzero(backward | np.isin(np.arange(len(calls)), tops))
     return found

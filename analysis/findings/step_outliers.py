@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...timeline.iterations import MarkedIterations, Outlier, find_iterations, find_outliers
-from ...trace.columns import IntColumn, distinct, median, scatter
+from ...trace.columns import IntColumn, distinct, inverse_positions, median, scatter
 from ...trace.errors import ConvertError
 from ...trace.intervals import sums
 from ...trace.kinds import CPU, GPU
@@ -149,8 +149,7 @@ class _RowsOfSteps:
         mine = self.step == step
         own = sums(self.key[mine], self.ns[self.row[mine]], wide)
         times = np.bincount(self.key[mine], minlength=wide)
-        place = np.full(len(self.steps), -1, np.int64)
-        place[like] = np.arange(len(like))
+        place = inverse_positions(len(self.steps), like)
         other = place[self.step] >= 0
         cell = self.key[other] * len(like) + place[self.step[other]]
         usual = np.median(sums(cell, self.ns[self.row[other]], wide * len(like)).reshape(wide, -1), axis=1)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ...schemas.graph_arrays import CONFIG_FEATURES, NODE_FEATURES, GraphArrays, opcodes
 from ...schemas.text.files import load, open_output
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, mask_at
 from ...trace.errors import TraceFormatError, UsageError
 from .graph_baselines import runs
 
@@ -165,8 +165,7 @@ def _aggregated(row: IntColumn, edges: IntColumn) -> tuple[Layer, IntColumn]:
     np.add.at(sums[:, 1], consumer, hashes[producer])
     np.add.at(sums[:, 2], producer, hashes[consumer])
     first, code = _distinct(sums)
-    kept = np.zeros(len(row), np.bool_)
-    kept[first] = True
+    kept = mask_at(len(row), first)
     inputs, outputs = (
         torch.from_numpy(np.stack([code[at[kept[at]]], row[of[kept[at]]]]))
         for at, of in ((consumer, producer), (producer, consumer))
