@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+import msgspec
 
 from .. import __version__
 from ..linker import link
@@ -16,6 +20,7 @@ from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.nsys import is_nsys
 from ..schemas.text.transaction import check_outputs, is_url
 from ..trace.errors import UsageError
+from ..trace.printable import escaped, printable
 from ..trace.trace import Trace
 from .inputs import add_file_ranks, add_pair, chosen_file
 from .link_text import render, render_full
@@ -24,7 +29,7 @@ from .outputs import add_json, write_json
 from .terminal import say, say_error
 
 COMMON = "files output exact_match min_match min_certain graph_capture full json quiet"
-LINK_OPTIONS = "annotation match exact_match strict iteration renumber data_dependencies timezone provenance"
+_LINK_OPTIONS = "annotation match exact_match strict iteration renumber data_dependencies timezone provenance"
 _FOLDER_OPTIONS = "manifest et kineto ranks dry_run scheduler"
 _PAIR_OPTIONS = "et_file kineto_file rank pid gpu"
 _FILE_SUFFIXES = (".json", ".gz", ".sqlite")
@@ -162,9 +167,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(files) != 1:
         raise UsageError(f"{len(files)} FILEs given; pass one pair, or only the folder of a job")
     _refuse(arguments, _PAIR_OPTIONS, "works for one pair only; select ranks of a folder with --ranks")
-    from .link_folder import link_folder  # This import is slow, and few runs need it.
-
-    return link_folder(arguments)
+    return _link_folder(arguments)
 
 
 def _is_folder(name: str) -> bool:
@@ -194,7 +197,7 @@ def _link_pair(arguments: argparse.Namespace) -> int:
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
     check_outputs([None if columns else output, arguments.json], reads)
     jobs = (os.cpu_count() or 1) if arguments.jobs is None else arguments.jobs
-    options = options_of(arguments, f"rank {LINK_OPTIONS}") | {"graph_captures": arguments.graph_capture, "jobs": jobs}
+    options = options_of(arguments, f"rank {_LINK_OPTIONS}") | {"graph_captures": arguments.graph_capture, "jobs": jobs}
     has_bars = not (arguments.no_progress or arguments.quiet)
     result = link(et, chosen_file(arguments, kineto), progress=has_bars, **options)
     graphs = result.captured
@@ -269,6 +272,60 @@ def _default_output(first: str, arguments: argparse.Namespace) -> str:
     folder = Path(first).parent if arguments.et_file is not None else Path()
     stem = Path(first).name.removesuffix(".gz").removesuffix(".json").removesuffix(".sqlite")
     return str(folder / f"{stem}{'' if arguments.rank is None else f'_rank{arguments.rank}'}_plus.json")
+
+
+def _link_folder(arguments: argparse.Namespace) -> int:
+    from ..jobs import job_text  # These imports are slow, and few runs need them.
+    from ..jobs.batch import REPORT, REPORT_TEXT, link_many
+
+    started = perf_counter()
+    (folder,) = arguments.files
+    where = options_of(arguments, "manifest et kineto ranks")
+    if arguments.dry_run:
+        return _dry_run(arguments, folder, where)
+    check_outputs([arguments.json])
+    try:
+        options = options_of(arguments, f"jobs scheduler min_match min_certain {_LINK_OPTIONS}")
+        options |= {"graph_captures": arguments.graph_capture, "engine": "dask" if arguments.scheduler else "processes"}
+        has_bars = not (arguments.no_progress or arguments.quiet)
+        batch = link_many(folder, arguments.output, progress=has_bars, **where, **options)
+    except KeyboardInterrupt:
+        print("etplus: interrupted; finished ranks are kept; run the same command again to resume", file=sys.stderr)
+        return 128 + signal.SIGINT
+    status = 0 if batch.complete else _LINKED_LESS
+    report = batch.report
+    names = [*(rank.output for rank in report.ranks if rank.output), REPORT, REPORT_TEXT]
+    ops = [{"total": rank.ops, "linked": rank.linked, "certain": rank.certain} for rank in report.ranks]
+    outputs = [f"{batch.output.rstrip('/')}/{name}" for name in names]
+    warnings = [*job_text.warnings_of(report.ranks), *report.notes]
+    facts = facts_of_run(arguments, status, ops, outputs=outputs, warnings=warnings, started=started)
+    write_json(arguments.json, facts | msgspec.to_builtins(report))
+    if arguments.quiet:
+        for rank in report.failed:
+            say_error(f"rank {rank.rank}: {rank.reason}")
+        if report.missing:
+            say_error(f"ranks without files: {report.missing}")
+        return status
+    text = job_text.render(report, batch.output)
+    if arguments.full:
+        text = f"{job_text.report_text(report)}wrote   {batch.output}/"
+    say(f"{text}\n       {batch.now:,} linked now, {batch.before:,} before" if batch.before else text)
+    return status
+
+
+def _dry_run(arguments: argparse.Namespace, folder: str, where: dict[str, Any]) -> int:
+    from ..jobs.batch import find_job  # These imports are slow, and few runs need them.
+    from ..jobs.pairing import to_manifest
+
+    pairing = find_job(folder, arguments.output, **where)
+    manifest = to_manifest(pairing)
+    print(escaped(manifest) if sys.stdout.isatty() else manifest, end="")
+    bad = [f"rank {rank.rank}: {rank.problem}" for rank in pairing.ranks if rank.problem]
+    bad += [f"rank {rank}: no file was found" for rank in pairing.missing]
+    notes = [] if arguments.quiet else [f"note: {note}" for note in pairing.notes]
+    for line in (*bad, *notes):
+        say(printable(line))
+    return _LINKED_LESS if bad else 0
 
 
 def facts_of_run(

@@ -18,7 +18,7 @@ from ..planning.reshard.layout import Layout, Routing, Schedule, TensorStyle, pa
 from ..schemas.text.files import open_output, read_struct
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
-from ..timeline.network import parse_network
+from ..timeline.network_file import parse_network
 from ..trace.errors import UsageError
 from ..trace.text_tables import in_short, number, render, rewrap, share, terminal_width
 from .inputs import ReadAnew, add_inputs, find_inputs, input_files

@@ -143,8 +143,7 @@ def _chakra(traces: Traces, path: str, options: ChakraOptions) -> Conversion:
 
 
 def _astra_sim(traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
-    from ..timeline.network import parse_network
-    from ..timeline.network_file import network_dict
+    from ..timeline.network_file import network_dict, parse_network
     from .astra_config import DEFAULT, write_astra_config
     from .astra_links import astra_links, described_beyond_a_formula, sized_exactly
     from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim

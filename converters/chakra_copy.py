@@ -34,8 +34,7 @@ from ..schemas.chakra.stream import Messages, node_heads, read_messages, write_b
 from ..schemas.comm_types import RECV, SEND, WORLD
 from ..schemas.text.sniff import head_of
 from ..schemas.text.transaction import check_outputs
-from ..timeline.network import parse_network
-from ..timeline.network_file import network_dict
+from ..timeline.network_file import network_dict, parse_network
 from ..trace.errors import UsageError
 from .astra_config import DEFAULT, write_astra_config
 from .astra_links import astra_links

@@ -65,7 +65,7 @@ def check(
     known = read_groups(group_path) if group_path else None
     findings = PreflightFindings(profile, limit)
     if isinstance(network, str):
-        from ..timeline.network import parse_network
+        from ..timeline.network_file import parse_network
 
         network = parse_network(network)
     dimensions, endpoint_delay = None, 1.0

@@ -57,8 +57,7 @@ AREAS = (
          "trace.",
          "Pass one Execution Trace and its Kineto trace; for several ranks use `etplus link FOLDER`. See "
          "[Linking](reference/linking.md#identity)."),
-    Area("Jobs", ("jobs/", "converters/folder.py", "converters/traces.py",
-                  "cli/link_folder.py"),
+    Area("Jobs", ("jobs/", "converters/folder.py", "converters/traces.py"),
          "The files are not the ranks of one job, two files have the same rank, or no scheduler answers.",
          "List the pairs with `etplus link FOLDER --dry-run`; select ranks with `--ranks`."),
     Area("Choosing a part of a trace", ("trace/selection.py", "trace/steps.py",

@@ -16,8 +16,8 @@ from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, predicted_traces
 from etplus.timeline.iterations import find_iterations, predict_iteration
 from etplus.timeline.meant_rows import select, step_of_row
-from etplus.timeline.network_description import NetworkLevel, parse_network
-from etplus.timeline.network_file import fit_network, job_samples, library_of
+from etplus.timeline.network_description import NetworkLevel
+from etplus.timeline.network_file import fit_network, job_samples, library_of, parse_network
 from etplus.timeline.predicted_graph import predicted_graph, scheduled, without_turns
 from etplus.timeline.replay_graph import ReplayGraph
 from etplus.timeline.replay_ranks import replay_ranks

@@ -20,7 +20,6 @@ from ..trace.trace import Trace
 from .collective_times import Algorithm as Algorithm
 from .network_description import At
 from .network_description import Network as Network
-from .network_description import parse_network as parse_network
 from .predicted_graph import scheduled
 from .replay_graph import COMM, ReplayGraph
 

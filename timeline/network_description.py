@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, get_args
-
-import numpy as np
+from typing import Literal
 
 from ..schemas.comm_types import RECV, SEND
 from ..trace.brief import brief
-from ..trace.conventions import NS_PER_UNIT
-from ..trace.errors import UsageError
 from .collective_times import Algorithm, LevelSpan, Library, collective_ns
-
-_NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
-_BANDWIDTH = re.compile(_NUMBER + r"(?:GB/s)?", re.ASCII | re.IGNORECASE)
-_LATENCY = re.compile(_NUMBER + r"(ns|us|µs|ms)?")
-_MOST = 1e9
-_EXAMPLE = "for example bandwidth=25,latency=5us (GB/s and latency per rank), optionally with algorithm=" + "|".join(
-    get_args(Algorithm)
-)
 
 
 @dataclass(frozen=True)
@@ -169,49 +156,3 @@ class Network:
 def _hops(around: int, places: Sequence[int]) -> int:
     """Return the maximum number of links between successive places (the last precedes the first), but at least 1."""
     return max(1, *(min(abs(b - a), around - abs(b - a)) for a, b in pairwise([*places, places[0]])))
-
-
-_KEYS = ("bandwidth", "latency", "algorithm", "library")
-_FILES = (".json", ".json.gz", ".yml", ".yaml")
-
-
-def parse_network(text: str) -> Network:
-    """Parse a network such as "bandwidth=25,latency=5us,algorithm=ring" (in GB/s and µs), or read a JSON or YAML file.
-
-    Only the bandwidth is required. "library=gloo" replaces the algorithm. FILE#NAME selects one network in a file.
-
-    Raises:
-        UsageError: a key or value is unknown, or a key is repeated.
-        TraceFormatError: the file is not a network file.
-
-    Example:
-        >>> parse_network("bandwidth=25,latency=5").latency_ns
-        5000.0
-    """
-    if "=" not in text and (file_and_name := text.partition("#"))[0].endswith(_FILES):
-        from .network_file import read_network
-
-        return read_network(file_and_name[0], file_and_name[2] or None)
-    given: dict[str, str] = {}
-    for part in text.split(","):
-        key, _, value = (word.strip() for word in part.partition("="))
-        if key not in _KEYS or key in given:
-            raise UsageError(f"network {text!r}: unexpected {part.strip()!r}; {_EXAMPLE}")
-        given[key] = value
-    bandwidth = _BANDWIDTH.fullmatch(given.get("bandwidth", ""))
-    if bandwidth is None or not 1 / _MOST <= float(bandwidth[1]) <= _MOST:
-        raise UsageError(f"network {text!r}: the bandwidth must be positive; {_EXAMPLE}")
-    latency = _LATENCY.fullmatch(given.get("latency", "0"))
-    latency_ns = np.inf if latency is None else float(latency[1]) * NS_PER_UNIT[latency[2] or "us"]
-    if latency_ns > _MOST:
-        raise UsageError(f"network {text!r}: the latency must be at most 1 s; {_EXAMPLE}")
-    network = Network(float(bandwidth[1]), latency_ns)
-    if "library" in given:
-        for library in get_args(Library):
-            if given["library"] == library and "algorithm" not in given:
-                return replace(network, library=library)
-        raise UsageError(f"network {text!r}: library must be gloo or nccl, and cannot be combined with an algorithm")
-    for algorithm in get_args(Algorithm):
-        if given.get("algorithm", "ring") == algorithm:
-            return replace(network, algorithm=algorithm)
-    raise UsageError(f"network {text!r}: unknown algorithm {given['algorithm']!r}; {_EXAMPLE}")

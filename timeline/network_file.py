@@ -1,13 +1,14 @@
-"""Read and write network files (JSON or YAML), and fit networks to a calibration or to a job's communications."""
+"""Parse, read, write and fit networks. Files are JSON or YAML; a fit uses a calibration or a job's communications."""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from dataclasses import asdict, replace
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -18,7 +19,7 @@ from ..schemas.comm_types import RECV, SEND
 from ..schemas.comm_types import CollectiveCommType as Type
 from ..schemas.communications import find_communications
 from ..schemas.text.files import Source, load, open_output, read_struct
-from ..trace.conventions import MAX_RANKS
+from ..trace.conventions import MAX_RANKS, NS_PER_UNIT
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -29,6 +30,13 @@ from .network_description import Efficiency, Network, NetworkLevel, Topology
 from .rank_coupling import join_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
+_NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
+_BANDWIDTH = re.compile(_NUMBER + r"(?:GB/s)?", re.ASCII | re.IGNORECASE)
+_LATENCY = re.compile(_NUMBER + r"(ns|us|µs|ms)?")
+_MOST = 1e9
+_EXAMPLE = "for example bandwidth=25,latency=5us (GB/s and latency per rank), optionally with algorithm=" + "|".join(
+    get_args(Algorithm)
+)
 _FORMAT: Final = "etplus-network"
 # Host links are fitted to transfers of at least this many bytes, because smaller ones mostly wait for a CPU.
 _LEAST_BYTES = 256 << 10
@@ -335,3 +343,47 @@ def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
 def library_of(traces: Sequence[Trace]) -> Library:
     on_gpus = any(trace.nodes.kind[of.row] == GPU for trace in traces for of in find_communications(trace))
     return "nccl" if on_gpus else "gloo"
+
+
+_KEYS = ("bandwidth", "latency", "algorithm", "library")
+_FILES = (".json", ".json.gz", ".yml", ".yaml")
+
+
+def parse_network(text: str) -> Network:
+    """Parse a network such as "bandwidth=25,latency=5us,algorithm=ring" (in GB/s and µs), or read a JSON or YAML file.
+
+    Only the bandwidth is required. "library=gloo" replaces the algorithm. FILE#NAME selects one network in a file.
+
+    Raises:
+        UsageError: a key or value is unknown, or a key is repeated.
+        TraceFormatError: the file is not a network file.
+
+    Example:
+        >>> parse_network("bandwidth=25,latency=5").latency_ns
+        5000.0
+    """
+    if "=" not in text and (file_and_name := text.partition("#"))[0].endswith(_FILES):
+        return read_network(file_and_name[0], file_and_name[2] or None)
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key not in _KEYS or key in given:
+            raise UsageError(f"network {text!r}: unexpected {part.strip()!r}; {_EXAMPLE}")
+        given[key] = value
+    bandwidth = _BANDWIDTH.fullmatch(given.get("bandwidth", ""))
+    if bandwidth is None or not 1 / _MOST <= float(bandwidth[1]) <= _MOST:
+        raise UsageError(f"network {text!r}: the bandwidth must be positive; {_EXAMPLE}")
+    latency = _LATENCY.fullmatch(given.get("latency", "0"))
+    latency_ns = math.inf if latency is None else float(latency[1]) * NS_PER_UNIT[latency[2] or "us"]
+    if latency_ns > _MOST:
+        raise UsageError(f"network {text!r}: the latency must be at most 1 s; {_EXAMPLE}")
+    network = Network(float(bandwidth[1]), latency_ns)
+    if "library" in given:
+        for library in get_args(Library):
+            if given["library"] == library and "algorithm" not in given:
+                return replace(network, library=library)
+        raise UsageError(f"network {text!r}: library must be gloo or nccl, and cannot be combined with an algorithm")
+    for algorithm in get_args(Algorithm):
+        if given.get("algorithm", "ring") == algorithm:
+            return replace(network, algorithm=algorithm)
+    raise UsageError(f"network {text!r}: unknown algorithm {given['algorithm']!r}; {_EXAMPLE}")

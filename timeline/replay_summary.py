@@ -187,11 +187,6 @@ class Summary:
             "measured_idle_ns": self.measured_ns - lane.measured_busy_ns if known else None,
         }
 
-    def to_text(self, width: int = 80) -> str:
-        from .replay_text import render
-
-        return render(self, width)
-
 
 def summarize(
     replay: Replay,

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.cli import link_folder as module
 from job_files import outputs, write_job
 from support import call, read_json, run
 
@@ -91,7 +90,7 @@ def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pyte
         given.append((*places, options))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "link_many", link_many)
+    monkeypatch.setattr("etplus.jobs.batch.link_many", link_many)
     job = write_job(tmp_path / "job", 1)
     done = call("link", job, "--no-progress", "--min-match", "0", "--ranks", "0,1")
     assert (done.returncode, done.stderr) == (

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from etplus.converters.conversion import convert
 from etplus.linker import link
-from etplus.timeline.network import parse_network
+from etplus.timeline.network_file import parse_network
 from made_jobs import JOBS
 from simulator import Network
 from support import call, fixture_pair, read_json

@@ -1,7 +1,7 @@
 """Commands print these texts, word for word.
 
 `ETPLUS_TEXTS=write pytest tests/cli` writes the texts again; look at what changes. They cover cli.analyze, cli.check,
-cli.convert, cli.demo, cli.diff, cli.inputs, cli.link, cli.link_folder, cli.link_text, cli.main, cli.measure,
+cli.convert, cli.demo, cli.diff, cli.inputs, cli.link, cli.link_text, cli.main, cli.measure,
 cli.options, cli.outputs, cli.parser, cli.predict_evaluate, cli.predict_fit, cli.predict_run, cli.replay, cli.report,
 cli.reshard, cli.terminal, cli.top and cli.why.
 """

@@ -6,10 +6,10 @@ import pytest
 from astra_sim import run_astra
 from etplus.converters.conversion import convert
 from etplus.linker import link
+from etplus.timeline import on_network, parse_network
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
-from etplus.timeline.network import on_network, parse_network
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.trace import Trace
 from support import shared_job, shared_pair

@@ -12,7 +12,7 @@ from chakra_sets import data_parallel, write_set
 from etplus.converters.astra_config import DEFAULT, described_network, write_astra_config
 from etplus.converters.astra_links import astra_links
 from etplus.converters.preflight import check
-from etplus.timeline.network import Network, parse_network
+from etplus.timeline import Network, parse_network
 from etplus.timeline.network_description import NetworkLevel
 
 

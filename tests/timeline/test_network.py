@@ -10,11 +10,12 @@ import pytest
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND, WORLD
+from etplus.timeline import Network, parse_network
 from etplus.timeline.constants import Constants, fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, replay
 from etplus.timeline.network import estimate_ns, on_network
-from etplus.timeline.network_description import Network, NetworkLevel, parse_network
+from etplus.timeline.network_description import NetworkLevel
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.timeline.replay_graph import COMM, ReplayGraph
 from etplus.timeline.replay_ranks import _alternatives

@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import SEND
-from etplus.timeline.network import Network, parse_network
+from etplus.timeline import Network, parse_network
 from etplus.timeline.network_description import Efficiency, NetworkLevel
 from etplus.timeline.network_file import _spread, described, network_dict, network_schema, read_network, write_networks
 from support import ROOT, call
