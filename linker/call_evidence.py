@@ -67,7 +67,7 @@ def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) ->
 def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     lane = positions(distinct(thread), thread)
     rows = np.flatnonzero(joined)
-    first, last = np.full(len(thread), len(thread)), np.full(len(thread), -1)
+    first, last = np.full(len(thread), len(thread)), np.zeros(len(thread), np.int64)
     np.minimum.at(first, lane[rows], rows)
     np.maximum.at(last, lane[rows], rows)
     row = np.arange(len(thread))

@@ -22,7 +22,17 @@ import numpy.typing as npt
 from ..schemas.etplus.write_etplus import with_captured
 from ..schemas.kineto.event_args import graph_node_args
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
-from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, lists_by, mask_at, positions, scatter
+from ..trace.columns import (
+    IntColumn,
+    StringTable,
+    distinct,
+    distinct_rows,
+    inverse_positions,
+    lists_by,
+    mask_at,
+    positions,
+    scatter,
+)
 from ..trace.comm_kernels import Comm, launches_collective
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, GPU, RUNTIME, UNVERIFIED
@@ -162,11 +172,11 @@ def _grids_agree(graph: _Graph, launch: IntColumn, replay: GraphLaunch) -> bool 
 
 
 class _Choice(NamedTuple):
-    graph: int | None
-    launch: IntColumn | None
-    certain: bool
-    candidates: int
-    evidence: tuple[str, ...]
+    graph: int | None = None
+    launch: IntColumn = np.zeros(0, np.int64)
+    certain: bool = False
+    candidates: int = 0
+    evidence: tuple[str, ...] = ()
     reason: str = ""
 
 
@@ -183,7 +193,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
         for k, i in enumerate(members):
             fit = narrowed[i]
             if not candidates:
-                chosen[i] = _Choice(None, None, False, 0, (), fit.reason)
+                chosen[i] = _Choice(reason=fit.reason)
                 continue
             at = pool[k % len(pool)]
             certain = graphs.own_rank and fit.whole and len(fits[i].candidates) == 1
@@ -227,7 +237,7 @@ def _with_links(
     listed = []
     for number, (replay, choice) in enumerate(zip(replays, chosen, strict=True)):
         place, certain, unverified = None, 0, 0
-        if choice.graph is not None and choice.launch is not None:
+        if choice.graph is not None:
             graph, launch = graphs.graphs[choice.graph], choice.launch
             op = np.append(place_of[graph.capture], -1)[captures[graph.capture].op[graph.at[launch]]]
             has = np.flatnonzero(op >= 0)
@@ -347,7 +357,7 @@ def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
     order = np.lexsort((events, ts, launch))
     order = order[launch[order] >= 0]
     events, launch = events[order], launch[order]
-    lane = (device[order] + 1) * 2**32 + stream[order] + 1  # a number that identifies the device and stream
+    lane = distinct_rows(device[order], stream[order])[1]
     codes = np.array(names.codes(list(_keys(trace, events))), np.int64)
     grid, node = _launched_as(trace, events)
     steps = _steps(trace, launches)
@@ -387,12 +397,12 @@ def _steps(trace: Trace, launches: IntColumn) -> list[tuple[int, tuple[int, ...]
     ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.nodes.ts[launches]).tolist()
     steps = []
     for launch, step in zip(launches.tolist(), ordinal, strict=True):
-        found, row, outermost = list[int](), int(trace.nodes.parent_row[launch]), -1
+        found, row, outermost = list[int](), int(trace.nodes.parent_row[launch]), -2 - step
         while row >= 0:
             size = sizes[trace.nodes.name[row]]
             if size is not None:
                 found.append(size)
                 outermost = row
             row = int(trace.nodes.parent_row[row])
-        steps.append((outermost if outermost >= 0 else -2 - step, tuple(found)))
+        steps.append((outermost, tuple(found)))
     return steps

@@ -99,7 +99,7 @@ def _add_launches(linked: Join, edges: _Edges) -> None:
     events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
     place = scatter(len(events) + 1, linked.runtime_row, linked.runtime_places)
     source = np.where(place[launcher] >= 0, place[launcher], linked.nodes.node[linked.gpu_parent])
-    begin = np.where(launcher >= 0, events.ts[launcher], events.ts[rows])
+    begin = np.where(launcher >= 0, events.ts[launcher], linked.node_times[0][linked.gpu_parent])
     known = np.flatnonzero((launcher >= 0) | ~linked.et.structural[linked.nodes.node[linked.gpu_parent]])
     edges.add("launch", (source[known], linked.gpu_places[known]), (begin <= events.ts[rows])[known])
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto.corrections import GRAPH_ARROW, LAUNCH_FLOW
-from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, lists_by, positions, run_starts
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, lists_by, matching, positions, run_starts
 from ..trace.conventions import GPU_CATEGORIES
 from ..trace.host_waits import ROUNDING_NS, named
 from .join import Join
@@ -109,8 +109,7 @@ def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
 def _arrows(linked: Join) -> tuple[IntColumn, int]:
     """Return each arrow's source and target event rows, and count the arrows that do not connect two nodes."""
     events, flows = linked.kineto.events, linked.kineto.flows
-    category = events.categories.index(LAUNCH_FLOW) if LAUNCH_FLOW in events.categories else -1
-    drawn = (flows.id >= GRAPH_ARROW) & (flows.category == category)
+    drawn = (flows.id >= GRAPH_ARROW) & matching(flows.category, events.categories, LAUNCH_FLOW.__eq__)
     if not drawn.any():
         return np.zeros((0, 2), np.int64), 0
     begin, end = np.flatnonzero(drawn & flows.start), np.flatnonzero(drawn & ~flows.start)

@@ -104,13 +104,13 @@ def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | No
             raise UsageError(f"invalid rank {rank}; pass a number from 0 to {MAX_RANKS - 1:,}")
         return StatedRank(rank, "option")
     files = [_name(source) for source in (et, kineto)]
-    ranks = list(map(file_rank, files))
-    if None in ranks:
+    ours, theirs = map(file_rank, files)
+    if ours is None or theirs is None:
         return None
-    if ranks[0] != ranks[1]:
-        named = f"{files[0]} is from rank {ranks[0]} and {files[1]} from rank {ranks[1]}, according to their names"
+    if ours != theirs:
+        named = f"{files[0]} is from rank {ours} and {files[1]} from rank {theirs}, according to their names"
         raise UsageError(f"{named}; pass two files of the same rank, or set --rank if the names are wrong")
-    return StatedRank(ranks[0], "names") if ranks[0] is not None else None
+    return StatedRank(ours, "names")
 
 
 def _name(source: Source) -> str:
@@ -231,18 +231,24 @@ def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weigh
     fitting = shown or [zone for zone in zones if known is None or zone in known]
     if not fitting:
         where = f", assuming {claims.timezone}" if zones else ""
-        says = f"two windows: the linked Kineto events fall outside the time the ET was being recorded{where}; "
-        says += "only the structure is the same; the times are from another window or another run"
+        says = (
+            f"two windows: the linked Kineto events fall outside the time the ET was being recorded{where}; "
+            "only the structure is the same; the times are from another window or another run"
+        )
         yield _Weighed("time", "refutes", says)
     elif length > et.duration_s * (1 + _CLOCK_DRIFT) + _CLOCK_SLACK_S:
-        says = f"two windows: the linked Kineto events take {1000 * length:,.0f} ms, but the ET was recorded for only "
-        says += f"{1000 * et.duration_s:,.0f} ms; the times are from another window or another process"
+        says = (
+            f"two windows: the linked Kineto events take {1000 * length:,.0f} ms, but the ET was recorded for only "
+            f"{1000 * et.duration_s:,.0f} ms; the times are from another window or another process"
+        )
         yield _Weighed("time", "refutes", says)
     elif known is None and not shown and fitting[0]:
         zone = offset_name(fitting[0])
-        says = "the linked Kineto events fall within the time the ET was being recorded only if that machine was in "
-        says += f"{zone}, which the files do not show; two runs can be that far apart; {_UNVERIFIED}; "
-        says += f"if it was, pass --timezone {zone}"
+        says = (
+            "the linked Kineto events fall within the time the ET was being recorded only if that machine was in "
+            f"{zone}, which the files do not show; two runs can be that far apart; {_UNVERIFIED}; "
+            f"if it was, pass --timezone {zone}"
+        )
         yield _Weighed("time", "unknown", says)
     else:
         zone = f" (local time {offset_name(fitting[0])})" if fitting[0] else ""
@@ -267,8 +273,10 @@ def _rank(claims: Claims) -> Iterator[_Weighed]:
         jobs = f"the ET is from a job of {ours.world_size} ranks, the Kineto trace from one of {theirs.world_size}"
         yield _Weighed("world_size", "refutes", f"two jobs: {jobs}")
     if ours.ranks is not None and theirs.ranks is not None and not ours.ranks & theirs.ranks:
-        says = f"two processes: the ET was recorded by {_ranks(ours)}, the Kineto trace by {_ranks(theirs)}; "
-        says += "only the structure is the same; the times are from the Kineto trace's rank"
+        says = (
+            f"two processes: the ET was recorded by {_ranks(ours)}, the Kineto trace by {_ranks(theirs)}; "
+            "only the structure is the same; the times are from the Kineto trace's rank"
+        )
         yield _Weighed("rank", "refutes", says)
     elif claims.several_ranks:
         yield from _one_of_several(claims)

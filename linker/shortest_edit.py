@@ -44,8 +44,8 @@ def shortest_edit(pattern: CallOrder, text: CallOrder, *, whole: bool = False) -
     for d in range(min(n + m, _MAX_DIFFERENCES) + 1):
         trail.append(dict(furthest))
         for k in range(-d, d + 1, 2):
-            down = k == -d or (k != d and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))
-            x = furthest.get(k + 1, 0) if down else furthest.get(k - 1, 0) + 1
+            down = k == -d or (k != d and furthest[k - 1] < furthest[k + 1])
+            x = furthest[k + 1] if down else furthest[k - 1] + 1
             y = x - k
             while x < n and y < m and a[x] == b[y] and (sa[x] == sb[y] or sa[x] < 0 or sb[y] < 0):
                 x, y = x + 1, y + 1
@@ -65,20 +65,17 @@ def shortest_edit(pattern: CallOrder, text: CallOrder, *, whole: bool = False) -
 def _walk_back(trail: list[dict[int, int]], x: int, y: int, d: int) -> tuple[IntColumn, IntColumn]:
     left: list[int] = []
     right: list[int] = []
-    for step in range(d, -1, -1):
+    for step in range(d, 0, -1):
         furthest, k = trail[step], x - y
-        down = k == -step or (k != step and furthest.get(k - 1, -1) < furthest.get(k + 1, -1))
+        down = k == -step or (k != step and furthest[k - 1] < furthest[k + 1])
         before_k = k + 1 if down else k - 1
-        before_x = furthest.get(before_k, 0)
-        before_y = before_x - before_k
+        before_x = furthest[before_k]
         start_x = before_x if down else before_x + 1
-        while step and x > start_x:
+        while x > start_x:
             x, y = x - 1, y - 1
             left.append(x)
             right.append(y)
-        if step == 0:
-            left += range(x - 1, -1, -1)
-            right += range(y - 1, y - 1 - x, -1)
-            break
-        x, y = before_x, before_y
-    return np.array(left[::-1], np.int64), np.array(right[::-1], np.int64)
+        x, y = before_x, before_x - before_k
+    head = np.arange(x)  # both sequences begin with these elements
+    ours, theirs = (np.concatenate((head, np.array(side[::-1], np.int64))) for side in (left, right))
+    return ours, theirs

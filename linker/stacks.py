@@ -50,10 +50,8 @@ def _nested(kineto: KinetoTrace) -> CpuCalls:
     frames, threads = kineto.frames, StringTable(kineto.events.threads)
     thread = np.array([threads.code(name) for name in frames.threads], np.int64)[frames.thread]
     ts, end = frames.ts, frames.end
-    row = np.arange(len(frames))
-    if len(thread) and thread.min() < 0:  # threads without any other events
-        row = np.flatnonzero(thread >= 0)
-        thread, ts, end = thread[row], ts[row], end[row]
+    row = np.flatnonzero(thread >= 0)  # threads that have other events
+    thread, ts, end = thread[row], ts[row], end[row]
     step, longer = np.diff(ts), np.diff(end) <= 0
     same = np.diff(thread) == 0
     if not np.all(np.where(same, (step > 0) | ((step == 0) & longer), np.diff(thread) > 0)):

@@ -1,27 +1,37 @@
 """Lines that say how pairs are linked, for the golden files (see goldens.py)."""
 
 import json
-import random
 import re
 from collections.abc import Callable, Iterator
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import etplus
 import made_jobs
+import numpy as np
 import orjson
 from captured import capture_events, encode, replay_events
+from etplus.linker.calls import EtCalls
 from etplus.linker.match import METHODS
+from etplus.linker.match.order import match_remaining, match_sequence, match_sequence_and_shift, match_shift
+from etplus.linker.match.result import demote_uncertain
+from etplus.linker.match.tree import match_tree
+from etplus.schemas.kineto.kineto_calls import CpuCalls
+from etplus.trace.columns import IntColumn
 from etplus.trace.errors import EtplusError
+from etplus.trace.link_report import Identity
 from etplus.trace.trace import Trace
 from golden_analysis import digest, flat
 from golden_reading import DISORDER, SMALL, columns, plain_text
 from kineto_layouts import LAYOUTS, made_job
 from made_host_jobs import HOST_JOBS
 from mutations import ARRAY, MUTATIONS
+from random_pair import random_pair
 from repeated_steps import Work, layer, recorded, training
-from support import FIXTURES, Document, kineto_document, plain
+from support import FIXTURES, Document, et_document, kineto_document, plain
 
-CASES = ("recorded", "options", "jobs", "graphs", "repeated", "disordered")
+CASES = ("recorded", "options", "jobs", "graphs", "repeated", "disordered", "random", "matched")
 _PAIRS = (
     *(f"compiled/{name}" for name in ("breaks", "twice", "other", "infer", "externs_only")), "pairs/two_threads",
     "gpu/tf32", "families/lstm.ddp2/rank0", "pipelines/gpt.pp3/rank0", "pipelines/gpt.gpipe3/rank2", "origin/twice",
@@ -38,7 +48,9 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 def linking_lines(case: str) -> list[str]:
     """What each pair becomes, or the kind of error."""
-    return [line for label, make in _pairs(case) for line in _linked(label, make)]
+    if case == "matched":
+        return [line for seed in range(36) for line in _matched(seed)]
+    return [line for label, make in _pairs(case) for line in _linked(label, make, short=case == "random")]
 
 
 def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
@@ -81,6 +93,7 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
             capture = FIXTURES / "gpu/graphs.capture.kineto.json.gz"
             pair = [FIXTURES / f"gpu/graphs.{kind}.json.gz" for kind in ("et", "kineto")]
             yield "recorded", _link(*pair, graph_captures=[capture])
+            yield "folder", _link(*pair, graph_captures=[FIXTURES / "gpu"])
         case "repeated":
             short = [[*layer(size=4), Work("aten::add", 3, "add", 0, 7, 4)]] * 9
             for queued in (7, 20, 70):
@@ -92,13 +105,22 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
             texts = dict(zip(ARRAY, map(plain, SMALL), strict=True))
             for kind, text in texts.items():
                 for way in sorted(MUTATIONS[kind].keys() & set(DISORDER)):
-                    data = MUTATIONS[kind][way](way, text, kind, random.Random(f"linking {way}")).data
+                    data = MUTATIONS[kind][way](way, text, kind, Random(f"linking {way}")).data
                     yield f"{kind}, {way}", _link(*(texts | {kind: data}).values())
                     if kind == "et":
                         for method in ("auto", "tree"):
                             yield f"{way} {method}", _link(_without_numbers(data), texts["kineto"], match=method)
             yield "ROCm", _link(None, LAYOUTS["ROCm"]())
             yield "no launches", _link(None, orjson.dumps(kineto_document(made_job()[1::2])))
+        case "random":
+            for seed in range(20):
+                et, kineto = map(orjson.dumps, random_pair(seed))
+                options = {"data_dependencies": seed % 3 > 0, "renumber": seed % 5 == 1, "strict": seed % 7 == 1}
+                yield f"pair {seed}", _link(None if seed % 8 == 7 else et, kineto, **options)
+            for seed in range(16):
+                yield f"graphs {seed}", _random_graphs(Random(seed))
+            for seed in range(8):
+                yield f"repeated {seed}", _random_steps(Random(seed))
 
 
 _COMM = {"Collective name": "allreduce", "In msg nelems": 64, "dtype": "Float", "Process Group Name": "tp"}
@@ -145,15 +167,104 @@ def _link(*sources: Any, **options: Any) -> Callable[[], Trace]:
     return lambda: etplus.link(*sources, **options)
 
 
-def _linked(label: str, make: Callable[[], Trace]) -> Iterator[str]:
+def _random_graphs(rng: Random) -> Callable[[], Trace]:
+    """Captures of two files, and replays of what they captured or nearly so."""
+    hip, sizes = rng.random() < 0.7, rng.choice([(4, 8, 8), (8, None, 4), (4, 4, 4), ()])
+    graphs = [[(rng.choice("ABC"), f"aten::op{rng.randrange(4)}") for _ in range(rng.choice((1, 2, 3)))] for _ in "123"]
+    captures = [capture_events(graphs[k:], sizes=sizes[k:], hip=hip, begin=10.0 - 10 * k) for k in range(2)]
+    for made in (made for captured in captures for made in captured):
+        match rng.randrange(12):
+            case 0:
+                made["args"].pop("kernel", None)
+            case 1:
+                made["tid"] = 9
+            case 2 if "Launch" in made["name"]:
+                made["name"] = rng.choice(("hipMemcpyAsync", "hipMemsetAsync", "cudaGraphLaunch", "hipExtLaunchKernel"))
+            case 3 if made["name"].startswith("aten"):
+                made["name"] = rng.choice(("record_param_comms", "vllm::moe_forward", "c10d::allreduce_"))
+                made["args"] |= _COMM | {"Input Dims": [[2, 3, 4]]}
+            case 4:
+                made["ts"] += rng.choice((-2, -1, 1, 2))
+    ran = [[*rng.choice(graphs)] for _ in range(rng.choice((2, 4)))]
+    rng.choice(ran).append(("ncclDevKernel_AllReduce", ""))
+    streams, devices, ids, grid = (rng.choice(of) for of in ((1, 1, 2), (1, 2), (0, 0, 1), (1, 64, 2)))
+    replay = replay_events(
+        [[(name, 7 + rng.randrange(streams)) for name, _ in graph] for graph in ran], hip=hip,
+        batch=rng.choice((None, 4, 5, 8, 9)), graph_node_id=lambda _, at: (at + 1) * ids, grid=lambda *_: [grid, 1, 1],
+        block=lambda *_: [64, 1, 1], device=lambda *_: rng.randrange(devices),
+    )  # fmt: skip
+    cut = rng.choice((0, 1))
+    et = rng.choice((None, orjson.dumps(et_document([{"id": 3, "name": "run"}]))))
+    next(made for made in replay if made["name"] == "run")["dur"] -= 8 * rng.randrange(3)
+    return _link(et, encode(replay[cut:]), graph_captures=[encode(captured) for captured in captures[: 1 + cut]])
+
+
+def _random_steps(rng: Random) -> Callable[[], Trace]:
+    """Steps that are nearly alike, of kernels that several operators launch."""
+    step = [
+        Work(f"aten::op{rng.randrange(3)}", rng.choice((1, 1, 2)), rng.choice("ABC"), rng.randrange(3),
+             rng.choice((5, 20)), rng.choice((3, 3, 3, 4)), rng.choice(("", "nn.Module: A_0", "nn.Module: A_1")))
+        for _ in range(rng.choice((20, 40)))
+    ]  # fmt: skip
+    steps = [[work._replace(op="aten::x") if rng.random() < 0.02 else
+              work._replace(module="nn.Module: B_0") if rng.random() < 0.03 else work for work in step]
+             for _ in range(6)]  # fmt: skip
+    return _link(None, recorded(steps, rng.choice((12, 30, 50)), rng.randrange(9), rng.choice((0.1, 5.0)))[0])
+
+
+def _matched(seed: int) -> Iterator[str]:
+    """How random threads are placed in those of another trace, which repeats what they do."""
+    rng = Random(seed)
+    letters, ours, theirs = rng.choice((2, 4, 9)), list[tuple[int, ...]](), list[tuple[int, ...]]()
+    for thread in range(rng.choice((1, 2, 2, 3))):
+        base = [(rng.randrange(letters), rng.choice((0, 1, 1, 2)), k * (rng.random() < 0.7) - 1)
+                for k in range(rng.choice((1, 3, 8, 20, 40)))]  # fmt: skip
+        lost, copies, step = rng.choice((0, 0, 0.1)), rng.choice((1, 1, 2, 3)), rng.choice((0, len(base)))
+        part = base[rng.choice((0, 0, 0, 2)) :]
+        for side, of, many, shift in ((ours, base, 1, rng.choice((0, 0, step, 3))), (theirs, part, copies, 0)):
+            for name, depth, seq in ((n, d, q + (shift + step * k) * (q >= 0)) for k in range(many) for n, d, q in of):
+                if rng.random() >= lost:
+                    odd = rng.random() < 0.02
+                    side.append((thread, -1 if odd and side is ours else name + odd, depth, seq))
+    own, other = (np.array(side, np.int64).reshape(-1, 4).T for side in (ours, theirs))
+    row, at, none = np.arange(len(ours)), np.arange(len(theirs)), np.zeros(len(ours), np.bool_)
+    begin, taking = (np.array([rng.choice((0, 1, 1, 3)) for _ in theirs]) for _ in range(2))
+    nodes = EtCalls(row, _parents(ours), none, own[0], own[1], own[3])
+    calls = CpuCalls(at, _parents(theirs), other[0], np.cumsum(begin), np.cumsum(begin) + taking, other[1], other[3])
+    names = [*"abcdefgh", "autograd::engine::evaluate_function: x", "i"]
+    rf_ids = [np.array([rng.randrange(9) for _ in side]) for side in (ours, theirs)]
+    kineto = SimpleNamespace(events=SimpleNamespace(names=names))
+    pair: Any = SimpleNamespace(nodes=nodes, calls=calls, kineto=kineto, rf_ids=rf_ids)
+    for method in (match_sequence, match_shift, match_sequence_and_shift, None):
+        found = match_tree(nodes, calls) if method is None else method(
+            nodes, calls, np.array([0] * (seed % 2)), rng.choice(("first", "last", "median", "1"))
+        )  # fmt: skip
+        proved = demote_uncertain(pair, found, Identity("proved", None, None, False, (), (), ()))
+        for label, some in (("", found), ("remaining ", match_remaining(pair, found)), ("proved ", proved)):
+            shown = digest(repr([side.tolist() for side in (some.call, some.link, some.reason)]).encode())
+            yield f"{seed} {label}{some.method} {some.linked} {some.notes} {shown}"
+        yield f"{seed} {found.facts}"
+
+
+def _parents(side: list[tuple[int, ...]]) -> IntColumn:
+    found, opened, last = list[int](), list[int](), -1
+    for at, (thread, _, depth, _) in enumerate(side):
+        opened = opened[:depth] if thread == last else []
+        found.append(opened[-1] if opened else -1)
+        opened.append(at)
+        last = thread
+    return np.array(found, np.int64)
+
+
+def _linked(label: str, make: Callable[[], Trace], *, short: bool) -> Iterator[str]:
     try:
         trace = make()
     except EtplusError as error:
         yield f"{label}: {type(error).__name__}"
         return
-    yield from flat(f"{label} nodes", columns(trace.nodes))
+    yield from flat(f"{label} nodes", columns(trace.nodes)) if not short else ()
     yield from flat(f"{label} link", trace.summary["link"])
-    for name in ("stacks", "generated", "unattached", "counterparts"):
+    for name in ("stacks", "generated", "unattached", "counterparts") if not short else ():
         yield from flat(f"{label} {name}", columns(getattr(trace, name)))
     yield from flat(f"{label} edges", trace.edges.T)
     yield f"{label} {digest(plain_text(trace))}"

@@ -86,11 +86,10 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
     if not linked.any():
         return found
     plain = (found.reason == REASONS.index("not in the Kineto trace")) & ~linked
-    position = np.arange(len(nodes))
-    first, last = np.flatnonzero(linked)[[0, -1]]
+    inside = np.logical_or.accumulate(linked) & np.logical_or.accumulate(linked[::-1])[::-1]
     profiled = np.isin(nodes.thread, distinct(nodes.thread[linked]))
     reason = found.reason.copy()
-    reason[plain & ((position < first) | (position > last))] = REASONS.index("outside the profiled window")
+    reason[plain & ~inside] = REASONS.index("outside the profiled window")
     reason[plain & ~profiled] = REASONS.index("thread not profiled")
     return replace(found, reason=reason)
 

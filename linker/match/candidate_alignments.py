@@ -113,7 +113,7 @@ def _judged(pattern: CallOrder, text: CallOrder, alignment: Alignment) -> Candid
 def _whole(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
     size = len(pattern)
     places = [np.arange(begin, begin + size) for begin in occurrences(pattern.name, text.name)]
-    if not places and len(text) < size:
+    if len(text) < size:
         inside = np.arange(len(text))
         places = [scatter(size, begin + inside, inside) for begin in occurrences(text.name, pattern.name)]
     return [Alignment(at, np.zeros(size, np.bool_)) for at in places]

@@ -77,12 +77,13 @@ def _forests(
 
 def _belong_together(pairs: list[tuple[int, int]], ours: IntColumn, theirs: IntColumn) -> bool:
     """Return True if nearly all calls between the first and the last pair are paired, in both threads."""
+    sizes = []
     for side, thread in zip(np.array(pairs).T, (ours, theirs), strict=True):
-        span = thread[side.min() : side.max() + 1] == thread[side[0]]
-        if len(pairs) < _MIN_SHARE * np.count_nonzero(span):
+        own = thread == thread[side[0]]
+        if len(pairs) < _MIN_SHARE * np.count_nonzero(own[side.min() : side.max() + 1]):
             return False
-    smaller = min(np.count_nonzero(ours == ours[pairs[0][0]]), np.count_nonzero(theirs == theirs[pairs[0][1]]))
-    return bool(len(pairs) >= _MIN_SHARE * smaller)
+        sizes.append(np.count_nonzero(own))
+    return bool(len(pairs) >= _MIN_SHARE * min(sizes))
 
 
 def _pair(ours: _Forest, theirs: _Forest) -> list[tuple[int, int]]:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.linker import dependencies as module
-from etplus.linker.dependencies import _Edges, find_dependencies, find_host_readers, top_level_ops
-from etplus.linker.gpu_order import GpuOrder, GraphOrder
+from etplus.linker.dependencies import _Edges, find_host_readers, top_level_ops
+from etplus.linker.gpu_order import GraphOrder
 from etplus.linker.gpu_waits import Waits
 from etplus.linker.join import Join
 from etplus.trace.conventions import EDGE_KINDS
@@ -60,12 +60,6 @@ def test_launches_lead_from_the_runtime_call_else_from_the_parent() -> None:
     edges = _Edges()
     module._add_launches(gpu_join(), edges)
     assert edges.contradicted == {"launch": 1} and found(edges, "launch") == [(2, 4), (2, 5), (8, 3)]
-
-
-def test_consecutive_events_of_each_stream() -> None:
-    join, edges = gpu_join(), _Edges()
-    module._add_streams(join, GpuOrder.of(join), edges)
-    assert found(edges, "stream") == [(3, 5), (4, 6)] and not edges.contradicted
 
 
 def test_collectives_of_a_group_may_overlap_by_a_microsecond() -> None:
@@ -164,17 +158,6 @@ def test_ops_of_threads_are_in_order_unless_they_overlap() -> None:
     assert edges.contradicted == {"thread": 1} and waiting == {8: 7}
 
 
-@pytest.mark.parametrize(("ends", "ordered"), [(300_000, True), (300_001, False)])
-def test_a_handoff_leads_forward(ends: int, ordered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [("cpu_op", "a", 0, ends, 0), ("cpu_op", "b", 300_000, 400_000, 1)]
-    join = a_join(rows, calls=[(0, -1), (1, -1)], nodes=[(1, -1), (2, -1)], et_names=["root", "a", "b"],
-                  node_of_call=[0, 1])  # fmt: skip
-    monkeypatch.setattr(module, "find_handoffs", lambda calls, top: (np.array([0, 1]), np.array([1, 1])))
-    edges = _Edges()
-    assert module._add_threads(join, edges) == ({2: 1} if ordered else {})
-    assert edges.contradicted == {"thread_handoff": 1 if ordered else 2}
-
-
 def data_join() -> Join:
     """Nodes 0 to 3 (5, 4, 3, 2 in the ET) that start at 0, 10, 10 and never."""
     rows = [("cpu_op", "a", 0, 5, 0), ("cpu_op", "b", 10, 11, 0), ("cpu_op", "c", 10, 15, 1)]
@@ -188,16 +171,6 @@ def test_data_leads_from_the_last_writer_to_its_reader() -> None:
     assert found(edges, "data") == [(5, 3), (5, 4)] and edges.contradicted == {"data": 2}
     module._add_data(data_join(), (np.zeros(0, np.int64), np.zeros(0, np.int64)), edges)
     assert not edges.tables
-
-
-def test_edges_are_sorted_and_each_is_there_once() -> None:
-    edges = _Edges()
-    for kind, source, target in (("sync", [3, 1], [4, 2]), ("thread", [3, 3], [4, 0]), ("sync", [1, 1], [2, 1])):
-        kept = edges.add(kind, (np.array(source), np.array(target)), np.array([True, kind != "thread"]))
-        assert kept.tolist() == ([0] if kind == "thread" else [0, 1])
-    edges.add("thread", (np.array([8]), np.array([9])), np.array([False]))
-    assert edges.table().tolist() == [[1, 1, 4], [1, 2, 4], [3, 4, 0], [3, 4, 4]] and not edges.tables
-    assert edges.contradicted == {"thread": 2}
 
 
 def host_join(data: list[tuple[int, int]], *, names: list[str] | None = None) -> Join:
@@ -228,27 +201,12 @@ def test_the_first_reader_on_each_thread_of_what_a_collective_on_the_host_writes
     assert found(edges, "data") == [(2, 5), (2, 6)] and not edges.contradicted
 
 
-def test_what_the_first_call_of_all_begins_with() -> None:
-    assert [side.tolist() for side in find_host_readers(host_join([(0, 6), (6, 0), (1, 0), (0, 2)]))] == [[], []]
-
-
 @pytest.mark.parametrize("lost", ["gloo:all_reduce", "c10d::allreduce_"])
 def test_without_a_collective_or_its_call_nobody_reads(lost: str) -> None:
     names = ["c10d::allreduce_", "gloo:all_reduce", "copy", "r", "q", "p", "inner"]
     join = host_join([(0, 3)], names=["other" if one == lost else one for one in names])
     assert [side.tolist() for side in find_host_readers(join)] == [[], []]
     assert module._add_host_comm(join, _Edges()) == set()
-
-
-def test_a_reader_that_starts_before_the_end_was_not_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [("cpu_op", "gloo", 10_000, 20_000, 0), ("cpu_op", "r", 19_000, 30_000, 1),
-            ("cpu_op", "s", 18_999, 30_000, 2), ("cpu_op", "t", 10_000, 10_000, 3)]  # fmt: skip
-    join = a_join(rows, calls=[(k, -1) for k in range(4)], nodes=[(k + 1, -1) for k in range(4)],
-                  et_names=["root", *"grst"], node_of_call=[0, 1, 2, 3])  # fmt: skip
-    readers = np.array([0, 0, 3]), np.array([1, 2, 0])
-    monkeypatch.setattr(module, "find_host_readers", lambda linked: readers)
-    edges = _Edges()
-    assert module._add_host_comm(join, edges) == {(1, 2)} and edges.contradicted == {"data": 2}
 
 
 @pytest.mark.parametrize(
@@ -269,46 +227,3 @@ def test_edges_that_could_hold_a_cycle_are_an_error(edges: list[tuple[int, int, 
         return
     with pytest.raises(LinkError, match="back in time"):
         module._check_order(gpu_join(), table)
-
-
-def test_all_kinds_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    guess = waits(event=pairs((0, 2)), sync=pairs((1, 1)), inferred={(3, 5), (4, 9), (3, 9)}, unresolved=2,
-                  clock_skew_ns=1500, released=pairs((1, 0)))  # fmt: skip
-    graph = GraphOrder(pairs((1, 3)), pairs((0, 3), (3, 0)), 3)
-    kernels: list[Any] = []
-
-    def find_waits(linked: Join, gpu: GpuOrder, communicating: Any) -> Waits:
-        kernels.extend(communicating)
-        return guess
-
-    monkeypatch.setattr(module, "find_waits", find_waits)
-    monkeypatch.setattr(module, "find_graph_order", lambda linked, gpu: graph)
-    deps = find_dependencies(gpu_join(), (np.zeros(0, np.int64), np.zeros(0, np.int64)), {2: "g", 0: "g"})
-    by_kind = {(a, b, EDGE_KINDS[kind]) for a, b, kind in deps.edges.tolist()}
-    assert by_kind == {
-        (8, 3, "launch"), (2, 4, "launch"), (2, 5, "launch"), (3, 5, "stream"), (4, 6, "stream"), (3, 5, "event"),
-        (4, 9, "sync"), (3, 5, "comm"), (4, 6, "graph"), (3, 6, "graph"),
-    }  # fmt: skip
-    assert kernels == [0, 2] and deps.sync_dep == {1: [4]} and deps.inter_thread_dep == {}
-    assert sorted(deps.inferred) == [(3, 5), (3, 6), (4, 9)]
-    assert deps.counts() == {
-        "edges": {"launch": 3, "stream": 2, "event": 1, "sync": 1, "comm": 1, "graph": 2},
-        "contradicted": {"launch": 1, "graph": 1}, "inferred": 3, "unresolved": 5, "clock_skew_ns": 1500,
-    }  # fmt: skip
-
-
-def test_finished_edges_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[Any] = []
-    monkeypatch.setattr(module, "_check_order", lambda linked, table: checked.append(table))
-    assert find_dependencies(data_join(), (np.array([0]), np.array([1])), {}).edges is checked[0]
-
-
-def test_data_and_threads_are_among_all_kinds() -> None:
-    deps = find_dependencies(data_join(), (np.array([0]), np.array([1])), {})
-    assert deps.edges.tolist() == [[5, 4, KIND["thread"]], [5, 4, KIND["data"]]]
-    assert deps.counts() == {"edges": {"thread": 1, "data": 1}, "contradicted": {}, "inferred": 0, "unresolved": 0}
-
-
-def test_readers_of_a_collective_are_inferred() -> None:
-    deps = find_dependencies(host_join([(0, 3)]), (np.zeros(0, np.int64), np.zeros(0, np.int64)), {})
-    assert deps.inferred == [(2, 4)] and [2, 4, KIND["data"]] in deps.edges.tolist()

@@ -54,31 +54,6 @@ def test_events_by_stream_and_launch() -> None:
     assert [launches.tolist() for launches in found.queue_launch] == [[1, 30, 35], [2, 3], [50]]
 
 
-def test_a_stream_is_free_when_all_before_has_ended() -> None:
-    overlapping = [(0, 7, 10, 90, 0), (0, 7, 20, 30, 0), (0, 7, 40, 50, 0)]
-    assert GpuOrder.of(a_join(overlapping, CALLS)).free.tolist() == [0, 90, 90]
-    empty = GpuOrder.of(a_join([], []))
-    assert (empty.key, empty.queue, len(empty.launch)) == ([], [], 0)
-
-
-@pytest.mark.parametrize(
-    ("stream", "ts", "before", "after"),
-    [
-        (0, 1, -1, 2), (0, 2, 0, 2), (0, 30, 0, 5), (0, 31, 2, 5), (0, 35, 2, -1), (0, 36, 5, -1), (0, 0, -1, 0),
-        (1, 3, 1, -1),
-    ],
-)  # fmt: skip
-def test_events_around_a_time(stream: int, ts: int, before: int, after: int) -> None:
-    found = GpuOrder.of(a_join(EVENTS, CALLS))
-    assert (found.last_before(stream, ts), found.first_after(stream, ts)) == (before, after)
-
-
-def test_streams_by_number() -> None:
-    found = GpuOrder.of(a_join(EVENTS, CALLS))
-    assert (found.streams(0, 7), found.streams(1, 7), found.streams(-1, 7)) == ([0], [2], [0, 2])
-    assert (found.streams(0, -1), found.streams(-1, -1), found.streams(1, 9)) == ([0, 1], [0, 1, 2], [])
-
-
 def test_the_stream_on_which_a_thread_recorded_an_event() -> None:
     join = a_join(EVENTS, CALLS)
     found = Submissions(join, GpuOrder.of(join))

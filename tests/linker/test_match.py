@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.linker import match as module
-from etplus.linker.match import _explain_unlinked, _is_enough, match_calls, match_ids
+from etplus.linker.match import _explain_unlinked, _is_enough, match_calls
 from etplus.linker.match.result import REASONS, Match
 from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from etplus.trace.link_report import Identity
@@ -44,15 +44,6 @@ def found(call: list[int], method: str = "shift", link: int = CERTAIN, reason: l
     return Match(at, np.where(at >= 0, link, 0).astype(np.int8), np.array(reasons, np.int8), method, notes, {"x": 1})
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "linked", "enough"),
-    [(4, 9, 2, True), (4, 9, 1, False), (9, 4, 2, True), (9, 4, 1, False), (0, 5, 0, False), (1, 1, 1, True)],
-)
-def test_half_of_what_could_have_a_partner_is_enough(ours: int, theirs: int, linked: int, enough: bool) -> None:
-    call = list(range(linked)) + [-1] * (ours - linked)
-    assert _is_enough(a_pair(ours, theirs), found(call)) is enough
-
-
 def test_for_ids_only_calls_with_an_id_count() -> None:
     pair = a_pair(6, 6, [1, 2, 0, 0, 0, 0], [1, 2, 3, -1, 0, 5])
     assert _is_enough(pair, found([0, -1, -1, -1, -1, -1], "ids"))
@@ -71,12 +62,6 @@ def test_calls_outside_the_window_and_of_other_threads() -> None:
     assert _explain_unlinked(side(2), nothing) is nothing  # type: ignore[arg-type]
     first = found([0, -1, -1], reason=[0, NEVER, NEVER])
     assert _explain_unlinked(side(3, [1, 1, 2]), first).reason.tolist() == [0, OUTSIDE, THREAD]  # type: ignore[arg-type]
-
-
-def test_one_pair_of_ids_is_joined() -> None:
-    match = match_ids(a_pair(1, 1, [1], [1]))
-    assert (match.call.tolist(), match.link.tolist(), match.reason.tolist()) == ([0], [CERTAIN], [0])
-    assert match.notes == ("ids: 1 pairs joined, names equal",)
 
 
 @pytest.fixture
@@ -126,22 +111,3 @@ def test_strict_leaves_equivalent_links_out(chosen: Any) -> None:
     assert match.call.tolist() == [0, -1, 2, -1] and match.link.tolist() == [CERTAIN, 0, CERTAIN, 0]
     assert match.reason.tolist() == [0, STRICT, 0, OUTSIDE] and match.reason.dtype == np.int8
     assert chosen(mixed)[0].link.tolist() == [CERTAIN, UNVERIFIED, CERTAIN, 0]
-
-
-def test_methods_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[Any] = []
-    monkeypatch.setattr(module, "match_ids", lambda pair: "ids")
-    for name in ("match_sequence", "match_shift", "match_sequence_and_shift"):
-        made = lambda nodes, calls, of, iteration, name=name: steps.append(of.tolist()) or (name, iteration)  # noqa: E731
-        monkeypatch.setattr(module, name, made)
-    monkeypatch.setattr(module, "match_tree", lambda nodes, calls: "tree")
-
-    def tried(method: str, exact: bool) -> list[Any]:
-        return [attempt() for attempt in module._attempts(a_pair(1, 1), method, exact, "last")]
-
-    both = ("match_sequence_and_shift", "last")
-    assert tried("auto", True) == ["ids", both] and tried("auto", False) == ["ids", both, "tree"]
-    assert tried("shift", False) == [("match_shift", "last")] and tried("sequence", True) == [
-        ("match_sequence", "last")
-    ]
-    assert tried("tree", True) == ["tree"] and tried("ids", False) == ["ids"] and steps == [[1]] * 4

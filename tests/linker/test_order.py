@@ -8,7 +8,7 @@ import pytest
 from etplus.linker.calls import EtCalls
 from etplus.linker.match.order import match_remaining, match_sequence, match_sequence_and_shift, match_shift
 from etplus.linker.match.result import REASONS, Match, unmatched
-from etplus.linker.match.tree import _belong_together, _forests, match_tree
+from etplus.linker.match.tree import match_tree
 from etplus.schemas.kineto.kineto_calls import CpuCalls
 from etplus.trace.columns import IntColumn
 from etplus.trace.kinds import CERTAIN, UNLINKED, UNVERIFIED
@@ -80,17 +80,6 @@ def test_numbers_that_do_not_occur_place_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("iteration", "first"), [("first", 0), ("last", 9), ("median", 3), ("0", 0), ("1", 3), ("2", 6), ("7", 9)]
-)
-def test_of_equal_places_one_is_chosen(iteration: str, first: int) -> None:
-    ends = [10 * k + dur for k, dur in enumerate([8] * 3 + [5] * 3 + [2] * 3 + [9] * 3)]
-    found = match_shift(nodes_of([A, B, C]), calls_of([A, B, C] * 4, end=ends), STEPS, iteration)
-    assert links(found) == [(first + k, UNVERIFIED) for k in range(3)]
-    assert found.facts["threads"][0]["equal_places"] == 4
-    assert found.notes == ("shift: 3 calls placed by call order, in one of 4 equally good places",)
-
-
-@pytest.mark.parametrize(
     ("ours", "theirs", "certain"),
     [
         ([STEP, A, B, C], [STEP, A, B, C], True),
@@ -106,34 +95,6 @@ def test_names_alone_prove_only_what_is_used_up_whole(ours: list[int], theirs: l
     assert found.facts["threads"][0]["matched"] == found.linked == both
 
 
-def test_names_alone_prove_nothing_while_another_thread_is_left() -> None:
-    nodes, calls = nodes_of([STEP, A, B, C], [D, E, D]), calls_of([STEP, A, B, C], [D, E, D])
-    found = match_shift(nodes, calls, STEPS, "first")
-    assert links(found) == [(k, CERTAIN) for k in range(7)]
-    found = match_shift(nodes, calls_of([STEP, A, B, C], [A, A, E]), STEPS, "first")
-    assert links(found) == [*((k, UNVERIFIED) for k in range(4)), *[(-1, UNLINKED)] * 3]
-
-
-def test_only_a_whole_place_competes_with_a_whole_place() -> None:
-    names = list(range(10))
-    gap, cut = [*names[:5], 91, *names[5:]], names[:9]
-    for threads, places in (([names, gap], 1), ([gap, names], 2), ([names, cut], 1), ([names, names], 2)):
-        found = match_shift(nodes_of(names), calls_of(*threads), NO_STEPS, "first")
-        assert found.facts["threads"][0]["equal_places"] == places
-
-
-def test_threads_go_by_content() -> None:
-    nodes, calls = nodes_of([A, B, C], [D, E, D, E]), calls_of([D, E, D, E], [A, B, C])
-    assert match_shift(nodes, calls, NO_STEPS, "first").call.tolist() == [4, 5, 6, 0, 1, 2, 3]
-
-
-def test_threads_alike_take_a_thread_each_and_neither_is_certain() -> None:
-    nodes, calls = nodes_of([STEP, A, B], [STEP, A, B]), calls_of([STEP, A, B], [STEP, A, B])
-    found = match_shift(nodes, calls, STEPS, "first")
-    assert links(found) == [(k, UNVERIFIED) for k in range(6)]
-    assert [thread["equal_places"] for thread in found.facts["threads"]] == [3, 3], "of both threads with both"
-
-
 @pytest.mark.parametrize("own", [[7, 8, 9], [-1, -1, -1]])
 def test_a_double_that_was_not_profiled_makes_numbers_doubtful(own: list[int]) -> None:
     calls = calls_of([A, B, C, D, D, D], seq={0: [7, 8, 9, 10, 11, 12]})
@@ -141,13 +102,6 @@ def test_a_double_that_was_not_profiled_makes_numbers_doubtful(own: list[int]) -
     assert sorted(links(found)) == [(-1, UNLINKED)] * 3 + [(0, UNVERIFIED), (1, UNVERIFIED), (2, UNVERIFIED)]
     alone = match_sequence(nodes_of([A, B, C], [D, E, E], seq={0: [7, 8, 9]}), calls, NO_STEPS, "first")
     assert links(alone)[:3] == [(0, CERTAIN), (1, CERTAIN), (2, CERTAIN)]
-
-
-def test_threads_without_much_in_common_are_not_tried() -> None:
-    found = match_shift(nodes_of([A, A, A, A]), calls_of([A, B, C, D, E]), NO_STEPS, "first")
-    assert not found.linked and found.notes == ("shift: no sequence of names occurs in both an ET and a Kineto thread",)
-    assert not match_shift(nodes_of([]), calls_of([]), NO_STEPS, "first").linked
-    assert not match_shift(nodes_of([A]), calls_of([]), NO_STEPS, "first").linked
 
 
 def pair_of(nodes: EtCalls, calls: CpuCalls) -> Any:
@@ -169,23 +123,6 @@ def test_what_is_left_is_paired_by_name_and_order() -> None:
     assert found.notes == ("2 calls that the two traces record on different threads: paired by name and order",)
 
 
-@pytest.mark.parametrize(("ts", "pairs"), [(0, True), (55, True), (56, False), (-1, False)])
-def test_only_what_is_in_the_linked_window_is_paired(ts: int, pairs: bool) -> None:
-    nodes, calls = nodes_of([A, D, B]), calls_of([A, B], [D], ts=[0, 50, ts])
-    found = match_remaining(pair_of(nodes, calls), linked_by_hand(nodes, {0: 0, 2: 1}))
-    assert found.call.tolist() == [0, 2 if pairs else -1, 1] and bool(found.notes) == pairs
-
-
-def test_nodes_outside_the_linked_window_are_not_paired() -> None:
-    calls = calls_of([A, B], [D], ts=[0, 50, 20])
-    for names, made in (([D, A, B], {1: 0, 2: 1}), ([A, B, D], {0: 0, 1: 1})):
-        nodes = nodes_of(names)
-        assert match_remaining(pair_of(nodes, calls), linked_by_hand(nodes, made)).linked == 2
-    nodes = nodes_of([A, -1, B])
-    assert match_remaining(pair_of(nodes, calls), linked_by_hand(nodes, {0: 0, 2: 1})).linked == 2, "no such name"
-    assert match_remaining(pair_of(nodes, calls), unmatched(3)).linked == 0
-
-
 def test_trees_pair_calls_whose_parents_are_paired() -> None:
     nodes = nodes_of([A, B, C, D, E, B, C], parent=[-1, 0, 0, -1, 3, 4, 3])
     calls = calls_of([A, B, C, D, B, C], parent=[-1, 0, 0, -1, 3, 3])
@@ -194,57 +131,3 @@ def test_trees_pair_calls_whose_parents_are_paired() -> None:
     assert found.link.tolist() == [UNVERIFIED] * 4 + [UNLINKED] + [UNVERIFIED] * 2
     assert found.reason.tolist() == [0, 0, 0, 0, NEVER, 0, 0] and found.method == "tree"
     assert found.notes == ("tree: 6 calls paired by call trees",)
-
-
-def test_siblings_in_another_order_are_paired_by_their_subtrees() -> None:
-    nodes = nodes_of([A, B, D, C, E], parent=[-1, 0, 1, 0, 3])
-    calls = calls_of([A, C, E, B, D], parent=[-1, 0, 1, 0, 3])
-    assert match_tree(nodes, calls).call.tolist() == [0, 3, 4, 1, 2]
-
-
-def test_of_siblings_those_with_equal_subtrees_go_together() -> None:
-    nodes = nodes_of([E, A, B, A, C, D, *[D] * 5], parent=[-1, 0, 1, 0, 3, 3, *[0] * 5])
-    calls = calls_of([E, A, C, D, B, *[D] * 5], parent=[-1, 0, 1, 1, 0, *[0] * 5])
-    assert match_tree(nodes, calls).call.tolist() == [0, -1, -1, 1, 2, 3, 5, 6, 7, 8, 9]
-
-
-def test_siblings_with_other_subtrees_are_paired_by_name_between_those_with_equal_ones() -> None:
-    nodes = nodes_of([E, *[A] * 5, B, C, D, C], parent=[-1, *[0] * 6, 6, 0, 8])
-    calls = calls_of([E, *[A] * 5, B, D, D, B], parent=[-1, *[0] * 6, 6, 0, 8])
-    assert match_tree(nodes, calls).call.tolist() == [0, 1, 2, 3, 4, 5, 6, -1, 8, -1]
-
-
-def test_a_caller_on_another_thread_is_none() -> None:
-    nodes = nodes_of([A], [C, D], parent=[-1, 0, 1])
-    assert [forest.children for forest in _forests(nodes, np.array([A, C, D]), {})] == [{-1: [0]}, {-1: [1], 1: [2]}]
-
-
-def test_trees_of_unlike_programs_are_not_paired() -> None:
-    nodes = nodes_of([A, B, B, B, B], parent=[-1, 0, 0, 0, 0])
-    calls = calls_of([A, C, C, C, B], parent=[-1, 0, 0, 0, 0])
-    assert not match_tree(nodes, calls).linked
-    assert not match_tree(nodes, calls_of([C, D])).linked and not match_tree(nodes_of([]), calls_of([])).linked
-
-
-def test_each_thread_is_paired_once_the_largest_first() -> None:
-    nodes = nodes_of([A, B], [A, B, C, D], parent=[-1, 0, -1, 2, 2, 2])
-    calls = calls_of([A, B, C, D], [A, B], parent=[-1, 0, 0, 0, -1, 4])
-    assert match_tree(nodes, calls).call.tolist() == [4, 5, 0, 1, 2, 3]
-
-
-def test_forests_know_the_shapes_of_all_subtrees() -> None:
-    nodes = nodes_of([A, B, E, C, D, C, A], [A, B, C], parent=[-1, 0, 1, 2, 0, 4, -1, -1, 7, 8])
-    shapes: dict[tuple[int, tuple[int, ...]], int] = {}
-    one, other = _forests(nodes, np.array([A, B, C, D]), shapes)
-    assert one.children == {-1: [0, 6], 0: [1, 4], 1: [3], 4: [5]} and other.children == {-1: [7], 7: [8], 8: [9]}
-    assert one.shape[1] == other.shape[8] and one.shape[3] == one.shape[5] == other.shape[9]
-    assert len({one.shape[0], one.shape[1], one.shape[3], one.shape[4], one.shape[6], other.shape[7]}) == 6
-
-
-@pytest.mark.parametrize(("of", "fits"), [([0, 1, 2, 3], True), ([0, 1, 2, 4], True), ([0, 1, 2, 5], False)])
-def test_four_fifths_between_the_first_and_the_last_pair_are_paired(of: list[int], fits: bool) -> None:
-    pairs, thread = list(zip(of, range(4), strict=True)), np.zeros(6, np.int64)
-    assert _belong_together(pairs, thread[: of[-1] + 1], thread[:4]) is fits
-    assert _belong_together([(b, a) for a, b in pairs], thread[:4], thread[: of[-1] + 1]) is fits
-    assert not _belong_together(pairs, thread, thread), "of all calls of the smaller thread, too"
-    assert _belong_together(pairs[:4], np.array([0, 0, 0, 0, 0, 0]), thread[:4]) is fits

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.linker.match import match_ids
-from etplus.linker.match.result import REASONS, Match, demote_uncertain, unmatched
+from etplus.linker.match.result import REASONS, Match, demote_uncertain
 from etplus.trace.kinds import CERTAIN, UNLINKED, UNVERIFIED
 from etplus.trace.link_report import Identity
 
@@ -107,14 +107,6 @@ def test_callers_must_agree() -> None:
     assert certain(first, made([-1, 1, 0])) == [1, 2]
 
 
-def test_an_empty_match() -> None:
-    found = unmatched(3, "tree")
-    assert (found.linked, found.method, found.reason.tolist(), found.link.tolist()) == (0, "tree", [NEVER] * 3, [0] * 3)
-    assert certain(a_pair([1, 2, 3], [1]), found) == []
-    noted = found.noting("a", x=1).noting("b", "c", y=2)
-    assert (noted.notes, noted.facts) == (("a", "b", "c"), {"x": 1, "y": 2}) and found.notes == ()
-
-
 def ids(pair: Any) -> tuple[list[int], list[int], tuple[str, ...], dict[str, Any]]:
     found = match_ids(pair)
     assert found.method == "ids" and (found.link == np.where(found.call >= 0, CERTAIN, 0)).all()
@@ -144,11 +136,3 @@ def test_a_join_in_which_names_differ_is_refused(odd: int, refused: bool) -> Non
     else:
         assert call == [-1] * odd + list(range(odd, 100)) and reason == [OTHER_NAME] * odd + [0] * (100 - odd)
         assert notes == (f"ids: {100 - odd} pairs joined, names equal",)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "side"),
-    [([0, 0], [1, 2], "the ET"), ([1, 1], [0, -1], "the Kineto trace"), ([0], [-1], "the ET")],
-)
-def test_a_side_without_ids(ours: list[int], theirs: list[int], side: str) -> None:
-    assert ids(a_pair(ours, theirs)) == ([-1] * len(ours), [NEVER] * len(ours), (f"ids: {side} has none",), {})
