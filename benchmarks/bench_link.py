@@ -103,13 +103,13 @@ def measure(pair: list[str], output: Path, runs: int) -> dict[str, Figure]:
 
 def table(figures: dict[str, list[Figure]], scales: list[str]) -> list[str]:
     """Return a table with the time, the time relative to orjson, and the peak memory for all tasks and sizes."""
-    lines = [f"{'':33}" + "".join(f"{scale:>23}" for scale in scales)]
-    lines.append(f"{'':33}" + f"{'s':>8}{'ratio':>6}{'MB':>9}" * len(scales))
+    lines = [f"{'':35}" + "".join(f"{scale:>22}" for scale in scales)]
+    lines.append(f"{'':35}" + f"{'s':>8}{'ratio':>6}{'MB':>8}" * len(scales))
     for task, meaning in TASKS.items():
         cells = ""
         for figure, base in zip(figures[task], figures["load"], strict=True):
-            cells += f"{figure.seconds:8.3f}{figure.seconds / base.seconds:6.2f}{figure.megabytes:9.0f}"
-        lines.append(f"{meaning:33}{cells}")
+            cells += f"{figure.seconds:8.3f}{figure.seconds / base.seconds:6.2f}{figure.megabytes:8.0f}"
+        lines.append(f"{meaning:35}{cells}")
     return lines
 
 

@@ -133,8 +133,8 @@ def cpu_scores() -> list[Score]:
 def _score(known: dict[str, Any], variant: str, result: Trace) -> Score:
     truth = {int(node): event for node, (event, _) in known["links"].items()}
     right, certain_right, certain = 0, 0, 0
-    nodes = result.kind == CPU
-    columns = (of[nodes].tolist() for of in (result.id, result.kineto_event, result.link == CERTAIN))
+    nodes = result.nodes.kind == CPU
+    columns = (of[nodes].tolist() for of in (result.nodes.id, result.nodes.kineto_event, result.nodes.link == CERTAIN))
     for node, event, is_certain in zip(*columns, strict=True):
         right += event >= 0 and truth.get(node) == event
         certain += event >= 0 and is_certain
@@ -250,7 +250,7 @@ def _notes(result: Trace) -> list[str]:
 def _is_next_iteration(result: Trace) -> bool:
     ops, gpu = result.report.ops, result.report.gpu["categories"].values()
     explained = all(c["attached"] + sum(c["unattached"].values()) == c["total"] for c in gpu)
-    reported = _says(result, "durations come from a later iteration")
+    reported = _says(result, "durations are from a later iteration")
     return bool(ops["unverified"] >= 0.995 * ops["total"] and not ops["certain"] and explained and reported)
 
 

@@ -12,6 +12,7 @@ import pytest
 from etplus.linker import link
 from etplus.schemas.text.files import gunzip
 from etplus.schemas.text.recover import recover
+from etplus.schemas.text.sniff import as_utf8
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from mutations import Kind, Mutation, identity, mutate
@@ -50,6 +51,7 @@ def events_of(data: bytes) -> list[Any]:
     """The events of a broken Kineto trace, as the linker numbers them."""
     if data.startswith(b"\x1f\x8b"):
         data = gunzip(data, "kineto.json.gz", kept=1 << 40)[0][:]
+    data = as_utf8(data)
     with contextlib.suppress(orjson.JSONDecodeError, KeyError, TypeError):
         return list(orjson.loads(data)["traceEvents"])
     return list(orjson.loads(recover(data, "traceEvents").data)["traceEvents"])
