@@ -89,8 +89,8 @@ def known_groups(trace: Trace) -> dict[str, list[int]]:
 
 
 def _known_groups(trace: Trace) -> dict[str, list[int]]:
-    code = trace.name_codes.get(PROCESS_GROUPS)
-    rows = np.flatnonzero((trace.nodes.name == (-1 if code is None else code)) & (trace.nodes.kind == CPU))
+    named = matching(trace.nodes.name, trace.names, PROCESS_GROUPS.__eq__)
+    rows = np.flatnonzero(named & (trace.nodes.kind == CPU))
     recorded = (groups_in(recorded_groups(record.inputs)) for record in call_records(trace, rows))
     return {name: ranks for groups in recorded for name, ranks in groups.items()} | trace.process_groups
 
@@ -200,7 +200,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
     runs, call = np.array(list(calls.items()), np.int64).reshape(-1, 2).T
     functional = matching(trace.nodes.name, trace.names, lambda name: name.startswith(_FUNCTIONAL))
     around = nearest(call, trace.nodes.parent_row, functional)
-    records = call_records(trace, np.stack([call, np.where(around >= 0, around, call)], axis=1).reshape(-1))
+    records = call_records(trace, np.stack([call, np.where(around >= 0, around, call)], axis=1).ravel())
     named: dict[int, str] = {}
     sizes: dict[int, int | None] = {}
     for run, by, above in zip(runs.tolist(), call.tolist(), around.tolist(), strict=True):
@@ -226,7 +226,7 @@ def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Ite
     on_gpu = trace.nodes.kind[lacking] == GPU
     issued_by = np.array([calls.get(row, -1) for row in lacking.tolist()], np.int64)
     caller = np.where(on_gpu, trace.nodes.parent_row[lacking], issued_by)
-    records = call_records(trace, np.stack([lacking, np.where(caller >= 0, caller, lacking)], axis=1).reshape(-1))
+    records = call_records(trace, np.stack([lacking, np.where(caller >= 0, caller, lacking)], axis=1).ravel())
     known = zip((caller >= 0).tolist(), on_gpu.tolist(), records, records, strict=True)
     for comm, lacks in zip(comms, bare, strict=True):
         if not lacks:

@@ -94,14 +94,14 @@ def read_graph(source: Source) -> GraphArrays:
 
 
 def _checked(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> GraphArrays:
-    feat, opcode = arrays["node_feat"].astype(np.float32), arrays["node_opcode"].astype(np.int32).reshape(-1)
-    count, runtime = len(opcode), arrays["config_runtime"].astype(np.int64).reshape(-1)
+    feat, opcode = arrays["node_feat"].astype(np.float32), arrays["node_opcode"].astype(np.int32).ravel()
+    count, runtime = len(opcode), arrays["config_runtime"].astype(np.int64).ravel()
     edges = arrays["edge_index"].astype(np.int32).reshape(-1, 2)
     if feat.shape != (count, NODE_FEATURES) or not count:
         raise ValueError(f"node_feat is {feat.shape}, expected ({count}, {NODE_FEATURES})")
     if len(edges) and not (edges.min() >= 0 and edges.max() < count):
         raise ValueError("edge_index refers to unknown nodes")
-    ids = arrays.get("node_config_ids", np.zeros(0)).astype(np.int32).reshape(-1)
+    ids = arrays.get("node_config_ids", np.zeros(0)).astype(np.int32).ravel()
     config = arrays.get("node_config_feat", np.zeros((len(runtime), 0, CONFIG_FEATURES))).astype(np.float32)
     if config.shape != (len(runtime), len(ids), CONFIG_FEATURES):
         raise ValueError(f"node_config_feat is {config.shape}, expected {(len(runtime), len(ids), CONFIG_FEATURES)}")

@@ -2,7 +2,7 @@
 Look at `git diff` and at the output of the tests first.
 
 `tests/golden/NAME.etplus.json.gz` is the ET+ of a fixture pair, with the version masked. Each folder in `LINES` holds
-files with one line per value, such as `reading` (columns of files), `linking`, `converting`, `analysis`, `work`
+files with one line per value, such as `reading` and `schemas` (files), `linking`, `converting`, `analysis`, `work`
 (operators by shape), `report`, `timeline`, and for planning `measure` (recorded calls), `rules` (made shapes),
 `reshape` (related shapes), `layouts` (models in many layouts) and `reshard` (plans and each rank's program).
 `findings/made` is of tests that call `kept_findings`.
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import etplus
 import golden_analysis
+import golden_changes
 import golden_checks
 import golden_converting
 import golden_costs
@@ -253,6 +254,7 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], Iterable[str]]]] = {
     "checking": (("checking",), golden_checks.check_lines),
     "converting": (golden_converting.CASES, golden_converting.converting_lines),
     "reading": (golden_reading.CASES, golden_reading.reading_lines),
+    "schemas": (golden_changes.CASES, golden_changes.schema_lines),
     "costs": (golden_costs.CASES, golden_costs.cost_lines),
     "linking": (golden_linking.CASES, golden_linking.linking_lines),
     "timeline": (golden_timeline.CASES, golden_timeline.timeline_lines),

@@ -38,13 +38,13 @@ class Block(NamedTuple):
 
 def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
     """Encode a numeric field for the nodes in the mask `present` (default: nonzero); `example` has the value 1."""
-    head = example.SerializeToString()[:-1]
+    head = example.SerializeToString().removesuffix(b"\1")
     return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)
 
 
 def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
     """Encode a numeric attribute for the nodes in the mask `present`; `example` is the attribute with the value 0."""
-    head = _ATTRIBUTE + example.SerializeToString()[:-1]
+    head = _ATTRIBUTE + example.SerializeToString().removesuffix(b"\0")
     everywhere = np.ones(len(values), np.bool_)
     return number_cells(head, values, everywhere if present is None else present, len(_ATTRIBUTE) - 1)
 

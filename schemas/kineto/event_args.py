@@ -118,7 +118,7 @@ def launch_sizes(trace: Trace) -> IntColumn:
     gpu = trace.gpu
     known = np.flatnonzero(gpu.source >= 0)
     which, texts = trace.texts.launch_args(gpu.source[known])
-    of_text = np.array([_sizes(*launch_args(text).dimensions) for text in texts], np.int64).reshape(-1, 3)
+    of_text = np.array([_sizes(*launch_args(text).dimensions) for text in texts], np.int64).reshape(len(texts), 3)
     in_items = np.zeros(len(gpu), np.bool_)
     waves = [number for number, of in trace.properties.items() if of.get("warpSize") == _WAVEFRONT]
     for event in known[np.isin(gpu.device[known], waves)].tolist():

@@ -50,7 +50,7 @@ def enclosing_call(
     A call that ends when an interval of at most 1 µs starts is still open. Older files truncate times to µs, so the
     last launch in a call may seem to begin when the call ends.
     """
-    at = np.full(len(ts), -1, np.int64)
+    at = np.empty(len(ts), np.int64)
     for (code,), here in grouped(thread):
         begin, stop = np.searchsorted(calls.thread, [code, code + 1])
         last = begin + np.searchsorted(calls.ts[begin:stop], ts[here], side="right") - 1

@@ -91,11 +91,9 @@ class EventColumns:
             "frame": self._codes("frame", name),
             "frame_thread": self._codes("frame_thread", thread),
         }
-        if ts.min(initial=0) < 0 or dur.min(initial=0) < 0 or dur.max(initial=0) >= MAX_DURATION_NS:
-            possible = (ts >= 0) & (dur >= 0) & (dur < MAX_DURATION_NS)
-            columns = {key: column[possible] for key, column in columns.items()}
-            self.impossible_frames += len(ts) - int(np.count_nonzero(possible))
-        self._frames.append(columns)
+        possible = (ts >= 0) & (dur >= 0) & (dur < MAX_DURATION_NS)
+        self._frames.append({key: column[possible] for key, column in columns.items()})
+        self.impossible_frames += int(np.count_nonzero(~possible))
 
     def end_block(self, begin: int, end: int) -> None:
         self._spans.append((begin, end, self.count - self._blocks_end))

@@ -217,7 +217,7 @@ class ArrowTables:
         names = [name for name, _ in groups]
         return {
             "id": arrow_numbers(found["node"]),
-            "collective": self._coded(code.reshape(-1), [kind_name(kind) for kind in kinds.tolist()]),
+            "collective": self._coded(code.ravel(), [kind_name(kind) for kind in kinds.tolist()]),
             "group": arrow_texts([names[group] for group in found["group"].tolist()]),
             "group_number": arrow_numbers(found["group"]),
             **{name: arrow_numbers(found[name], found[name] < 0) for name in ("bytes", "peer", "seq")},
@@ -255,7 +255,7 @@ class ArrowTables:
     def _coded(self, codes: npt.NDArray[np.integer], values: Any) -> Any:
         used, back = np.unique(codes, return_inverse=True)
         texts = arrow_texts([values[code] for code in used.tolist()])
-        return self._arrow.DictionaryArray.from_arrays(arrow_numbers(back.reshape(-1).astype(np.int32)), texts)
+        return self._arrow.DictionaryArray.from_arrays(arrow_numbers(back.ravel().astype(np.int32)), texts)
 
 
 def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:

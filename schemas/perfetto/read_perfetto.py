@@ -240,7 +240,7 @@ class _PacketReader:
     ) -> None:
         at = {stage.id: k for k, stage in enumerate(self.stages) if stage.id}
         pairs = [(at[w], k) for k, stage in enumerate(self.stages) for w in stage.waits if w in at]
-        ends = np.array(pairs, np.int64).reshape(-1)
+        ends = np.array(pairs, np.int64).ravel()
         start, arrow = np.arange(len(ends)) % 2 == 0, GRAPH_ARROW + np.arange(len(ends)) // 2
         threads_of_ends = [threads[k] for k in ends.tolist()]
         times = ts[ends] + np.where(start, dur[ends], 0)

@@ -60,8 +60,7 @@ def choose(
 def nearest_to_et(ranks: Sequence[AnyRank], pid: int | None, rank: int | None) -> Sequence[AnyRank]:
     """Return the ranks that match the process and rank of an Execution Trace; all ranks if none matches."""
     for key, value in (("pid", pid), ("rank", rank)):
-        fitting = [option for option in ranks if getattr(option, key) == value]
-        ranks = fitting if len(ranks) > 1 and fitting else ranks
+        ranks = [option for option in ranks if getattr(option, key) == value] or ranks
     return ranks
 
 

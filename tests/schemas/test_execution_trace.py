@@ -1,7 +1,6 @@
 """Execution Traces of every schema version: columns as a plain JSON reader sees them, node texts untouched."""
 
 import json
-from typing import Any
 
 import numpy as np
 import orjson
@@ -53,46 +52,6 @@ def test_an_unknown_layout_is_an_error_that_names_it(version: str | int | None) 
     named = f"schema '{version}'" if isinstance(version, str) else 'no "schema" version'
     with pytest.raises(TraceFormatError, match=named):
         read_execution_trace(json.dumps(document).encode())
-
-
-def test_attributes_in_another_order_and_missing_ones() -> None:
-    document = et_document([
-        {"id": 3, "name": "a", "rf_id": 5, "seq_id": 6, "tid": 2},
-        {"id": 4, "name": "b", "rf_id": 7, "scope": 7},
-    ])  # fmt: skip
-    document["nodes"][2]["attrs"].reverse()
-    document["nodes"][3]["attrs"] = document["nodes"][3]["attrs"][:1]
-    et = check(document, json.dumps(document).encode())
-    assert et.rf_id.tolist()[2:] == [5, 7] and et.seq_id.tolist()[2:] == [6, -1]
-
-
-@pytest.mark.parametrize("pid", [None, "7", -3, 2**63, 1.5, True])
-def test_a_pid_that_is_none(pid: Any) -> None:
-    document = et_document([{"id": 3, "name": "a"}], pid=pid)
-    assert read_execution_trace(json.dumps(document).encode()).pid == -1
-
-
-@pytest.mark.parametrize(
-    ("changes", "recorded"),
-    [
-        ({}, (0, 2.5)), ({"time": "1970-01-01 00:00:01"}, (1, 2.5)), ({"time": "1969-12-31 23:00:00"}, (-1, 2.5)),
-        ({"finish_ts": 1000}, (0, 0.0)), ({"finish_ts": 999}, (0, 0.0)), ({"finish_ts": 1001}, (0, 0.001)),
-        ({"time": "today"}, (-1, 0.0)), ({"start_ts": 1.5}, (-1, 0.0)), ({"finish_ts": None}, (-1, 0.0)),
-    ],
-)  # fmt: skip
-def test_when_it_was_recorded(changes: dict[str, Any], recorded: tuple[int, float]) -> None:
-    times = {"time": "1970-01-01 00:00:00", "start_ts": 1000, "finish_ts": 3500, **changes}
-    et = read_execution_trace(json.dumps(et_document([{"id": 3, "name": "a"}]) | times).encode())
-    assert (et.started_s, et.duration_s) == recorded
-
-
-def test_odd_values_become_none() -> None:
-    nodes = [{"id": 3, "name": "a", "rf_id": "12", "seq_id": 2.5}, {"id": 4, "name": "b", "tid": None}]
-    huge = {"id": 5, "name": "c", "rf_id": 2**64, "tid": -(2**65)}
-    for given in (nodes, [*nodes, huge]):
-        et = read_execution_trace(json.dumps(et_document(given)).encode())
-        assert len(et) == len(given) + 2
-        assert not et.rf_id.any() and set(et.seq_id.tolist()) == {-1} and set(et.tid.tolist()) == {0, 1}
 
 
 def test_an_et_plus_file_is_told_apart() -> None:

@@ -124,17 +124,6 @@ def test_numbers_are_taken_for_integers_and_names_of_groups(tmp_path: Path) -> N
     assert (comm.bytes, comm.pg_name) == (4_000_000, "3")
 
 
-@pytest.mark.parametrize("text", [
-    '{"workload_graph": 3}', '{"workload_graph": [{"Id": 1}]}', '{"workload_graph": [{',
-    '{"workload_graph": [{"Id": 1, "Name": "c", "NodeType": 7, "comm_type": 0, "comm_size": 1.5}]}',
-])  # fmt: skip
-def test_a_broken_file_is_one_line(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "j.0.json"
-    path.write_text(text)
-    with pytest.raises(TraceFormatError, match=r"j\.0\.json"):
-        load(path)
-
-
 def test_groups_there_and_back(tmp_path: Path) -> None:
     prefix = str(tmp_path / "job")
     files = write_groups(prefix, {3: [0, 2], 1: [1]}, {1: "tp", 3: "pp", 9: "unused"})

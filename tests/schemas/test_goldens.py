@@ -8,13 +8,14 @@ read_perfetto, record_store, row_reading, schemas.chakra.attributes, schemas.cha
 schemas.communications, schemas.etplus.sections, schemas.execution_trace.arguments, schemas.execution_trace.tensors,
 schemas.kineto.corrections, schemas.kineto.processes, schemas.nsys.database, schemas.nsys.ranges,
 schemas.perfetto.packets, schemas.redaction, schemas.text.files, schemas.text.records, schemas.text.recover,
-schemas.text.repair, schemas.text.storage, schemas.text.text, stored_folder, stored_tables, wire_format, write_etplus.
+schemas.text.repair, schemas.text.sniff, schemas.text.storage, schemas.text.text, stored_folder, stored_tables,
+wire_format, write_etplus.
 """
 
 import pytest
 from goldens import cases, differences
 
 
-@pytest.mark.parametrize(("folder", "name"), cases("reading"))
+@pytest.mark.parametrize(("folder", "name"), cases("reading", "schemas"))
 def test_a_file_is_read_as_it_was(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

@@ -2,45 +2,10 @@
 
 import gzip
 import json
-import pickle
 from pathlib import Path
 
-import pytest
 from etplus.schemas.inductor.compile_files import find_compile_files, read_compile_files
-from etplus.schemas.inductor.graph_annotations import annotated_args, stacks_in
-from etplus.trace.errors import TraceFormatError
-
-
-def test_forms_of_other_versions_and_kernels_without_a_handle() -> None:
-    region = "('Torch-Compiled Region: 0/0', False)"
-    text = {region: {"a:2": ['File "x.py", line 1, in f'], "b:1": None, "extern_kernels_mm_0": [], "c:x": []}}
-    (graph,) = read_compile_files([json.dumps(text).encode()]).graphs
-    assert [(kernel.name, kernel.handle, kernel.stacks) for kernel in graph.kernels] == [
-        ("b", 1, ()), ("a", 2, (("x.py(1): f",),)),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (b"{\"('Torch'", "is not kernel information from Inductor"),
-        (b'{"(1, 2)": {}}', "has no data on compiled kernels"),
-        (b"{\"('region')\": {}}", "does not name a compiled region and direction"),
-        (b'{"(\'region\', False)": {"k:1": 5}}', "is not kernel information from Inductor"),
-        (b'{"preToPost": {}, "postToPre": []}', "has no node mappings"),
-        (b'{"12": 5, "x": 1}', "the key is not an id"),
-        (b'{"9223372036854775807": 5, "9223372036854775808": 1}', "key '9223372036854775808': is not"),
-        (b'{"12": 5', "is not a JSON object of annotations by graph node id"),
-        (b'{"traceEvents": []}', "has no data on compiled kernels"),
-        (pickle.dumps({1: []}), "is a Python pickle, which is not read"),
-    ],
-)
-def test_a_file_of_another_form_is_refused_in_one_line(tmp_path: Path, text: bytes, problem: str) -> None:
-    file = tmp_path / "kernel_information.json"
-    file.write_bytes(text)
-    with pytest.raises(TraceFormatError, match=problem) as caught:
-        read_compile_files([file])
-    assert "\n" not in str(caught.value) and str(file) in str(caught.value)
+from etplus.schemas.inductor.graph_annotations import annotated_args
 
 
 def test_files_are_found_beside_the_trace_that_they_are_named_after(tmp_path: Path) -> None:
@@ -72,29 +37,6 @@ def test_a_single_trace_in_a_folder_has_all_that_is_there(tmp_path: Path) -> Non
     (tmp_path / "provenance" / "model__0_forward_1.0.json").write_bytes(b"{}")
     found = find_compile_files(tmp_path / "host_1.123.pt.trace.json")
     assert [Path(file).name for file in found] == ["kernel_information.json.gz", "model__0_forward_1.0.json"]
-
-
-def test_annotations_of_graph_nodes_by_id() -> None:
-    stack = 'File "net.py", line 3, in forward\n    y = f(x)\n'
-    given = {str(4 << 32 | 3): [{"name": "outer", "module_fqn": "layers.0"}, {"name": "inner"}], "7": "region",
-             "8": {"stack": stack}, "9": 5, "10": [{"module_fqn": "a"}, {"module_fqn": "b"}]}  # fmt: skip
-    found = read_compile_files([json.dumps(given).encode()]).annotations
-    assert {node: of.module for node, of in found.items()} == {4 << 32 | 3: "layers.0", 7: "", 8: "", 9: "", 10: "b"}
-    assert found[8].stacks == (("net.py(3): forward",),)
-
-
-@pytest.mark.parametrize(
-    ("value", "stacks"),
-    [
-        ("f.py:9:f\nnet.py:3:forward", (("net.py(3): forward", "f.py(9): f"),)),
-        (["f.py:9:f", "net.py:3:forward"], (("net.py(3): forward", "f.py(9): f"),)),
-        (['File "a.py", line 1, in f\n', 'File "a.py", line 2, in f\n'], (("a.py(1): f",), ("a.py(2): f",))),
-        (["f.py:9:f"], (("f.py(9): f",),)), ("C:\\a b\\f.py:9:f", (("C:\\a b\\f.py(9): f",),)), ("no stack", ()),
-        ([1, 2], ()), (None, ()),
-    ],
-)  # fmt: skip
-def test_stacks_of_kernels(value: object, stacks: object) -> None:
-    assert stacks_in(value) == stacks
 
 
 def test_arguments_of_a_kernel_that_was_annotated() -> None:

@@ -74,34 +74,11 @@ def test_what_is_kept(plain: bool, modules: bool) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"ph": "X", "ts": 2**53 / 1000}, {"ph": "X", "args": {"stream": "7"}}, {"ph": "Q"}, {"ph": "X", "args": None},
-        {"ph": "i", "name": "[memory]", "args": 7}, {"ph": "X", "args": {"stream": 7.5}, "ts": 1e18},
-    ],
-)  # fmt: skip
-def test_what_the_fast_decoder_leaves_to_the_other_adds_nothing(event: dict[str, Any]) -> None:
-    columns = EventColumns()
-    assert not decode_plain(json.dumps([EVENTS[1], event]).encode(), columns, modules=True)
-    assert tables(columns) == tables(EventColumns())
-
-
-def test_times_since_the_epoch_keep_their_decimals() -> None:
-    text = b'[{"ph": "X", "ts": 1695835585783692.25, "dur": 0.125}, {"ph": "X", "ts": 1695835585783693, "dur": 7}]'
-    columns = EventColumns()
-    decode_any(text, columns, modules=False)
-    found = tables(columns)["events"]
-    assert (found["ts"], found["dur"]) == ([1695835585783692250, 1695835585783693000], [125, 7000])
-
-
 BROKEN = [
-    ({"ph": "X", "ts": -1}, "a negative time stamp"), ({"ph": "X", "ts": -0.001}, "a negative time stamp"),
+    ({"ph": "X", "ts": -0.001}, "a negative time stamp"),
     ({"ph": "X", "ts": 2**62}, "a time of over 146 years"), ({"ph": "s", "ts": -(2**62)}, "a time of over 146 years"),
     ({"ph": "X", "dur": 2.0**44}, "which is over 104 days"), ({"ph": "X", "args": [1]}, "`args` that are not an"),
     ({"ph": "i", "name": "[memory]", "ts": -1, "args": MEMORY}, "a negative time stamp"),
-    ({"ph": "i", "name": "[memory]", "args": {"Bytes": 2**53}}, 'has no "Bytes"'),
-    ({"ph": "i", "name": "[memory]", "args": {"Bytes": 1.5}}, 'has no "Bytes"'),
     ({"ph": "i", "name": "[memory]"}, 'has no "Bytes"'), ({"ph": 7}, "Expected `str`"),
 ]  # fmt: skip
 
@@ -109,21 +86,8 @@ BROKEN = [
 @pytest.mark.parametrize(("event", "problem"), BROKEN)
 def test_a_broken_event_is_left_out_and_described(event: dict[str, Any], problem: str) -> None:
     text, wrong = json.dumps([EVENTS[1], event, EVENTS[10]]).encode(), list[Exception]()
-    part = read_events([(10, 20, text)], modules=False, invalid=wrong.append)
-    assert part.events["index"].tolist() == [0, 2] and part.spans == [(10, 20, 3)]
-    assert len(wrong) == 1 and problem in str(wrong[0])
+    part = read_events([(10, 20, text), (20, 30, text)], modules=False, invalid=wrong.append)
+    assert part.events["index"].tolist() == [0, 2, 3, 5] and part.spans == [(10, 20, 3), (20, 30, 3)]
+    assert len(wrong) == 2 and problem in str(wrong[0])
     with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)):
         read_events([(10, 20, text)], modules=False)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"ph": "X", "cat": "python_function", "ts": -1}, {"ph": "f", "cat": "ac2g", "id": 1, "ts": 2**62},
-        {"ph": "X", "ts": -0.0001}, {"ph": "i", "name": "x", "ts": -1}, {"ph": "X", "args": None},
-    ],
-)  # fmt: skip
-def test_what_is_not_read_is_not_broken(event: dict[str, Any]) -> None:
-    text, wrong = json.dumps([EVENTS[1], event, {"ph": "X", "ts": -5}]).encode(), list[Exception]()
-    assert read_events([(0, 1, text)], modules=True, invalid=wrong.append).spans == [(0, 1, 3)]
-    assert len(wrong) == 1

@@ -1,7 +1,6 @@
 """Kineto files in other layouts than that of today have the same tables; every event is accounted for."""
 
 import gzip
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import orjson
 import pytest
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load
-from etplus.schemas.kineto.old_layouts import modern_events
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.trace import Trace
 from kineto_layouts import LAYOUTS, in_2021, in_pairs, made_job, rank_one, without_correlation
@@ -62,27 +60,6 @@ def test_begins_and_ends_are_paired_by_name_and_the_others_counted() -> None:
     assert trace.account.read == {"cpu_op": 3, "end of a pair": 3} and trace.account.total == 9
 
 
-def test_events_that_a_file_holds_twice_count_once_and_are_told() -> None:
-    events = made_job()
-    twice = [event for event in events if event["ph"] == "X"]
-    random.Random(1).shuffle(twice)
-    again = [event | {"args": {**event["args"], "Ev Idx": 900 + k}} for k, event in enumerate(twice)]
-    trace, once = (load(orjson.dumps(kineto_document(given))) for given in ([*events, *again], events))
-    assert told(trace)[:-1] == told(once)[:-1]
-    assert trace.damage == ("<bytes>: 26 of 65 events were left out: 26 × duplicate event",)
-
-
-def test_calls_that_only_ids_tell_apart_are_kept() -> None:
-    call_ = {"ph": "X", "cat": "cpu_op", "name": "aten::mul", "ts": 5, "dur": 1}
-    node = {"ph": "X", "cat": "kernel", "name": "k", "ts": 9, "dur": 1}
-    args = {"correlation": 4, "stream": 7}
-    events = [call_ | {"args": {"External id": 1}}, call_ | {"args": {"External id": 2}}]
-    events += [node | {"args": {**args, "graph node id": 1}}, node | {"args": {**args, "graph node id": 2}}]
-    assert read_kineto(orjson.dumps(kineto_document(events))).account.dropped == {}
-    numbered = [call_ | {"cat": "cuda_runtime", "args": {"correlation": 4}}, node | {"cat": "gpu_memset"}] * 2
-    assert read_kineto(orjson.dumps(kineto_document(numbered))).account.dropped == {"duplicate event": 2}
-
-
 def test_unknown_events_are_one_warning_and_in_the_report(tmp_path: Path) -> None:
     odd = [{"ph": "X", "cat": "tpu_op", "name": "a", "ts": 1, "dur": 1}] * 3
     odd += [{"ph": "X", "name": "b", "ts": 1, "dur": 1}, {"ph": "?", "name": "c"}, {"ph": "B", "name": "d", "ts": 1}]
@@ -106,24 +83,3 @@ def test_a_file_in_which_nothing_is_known_is_an_error_that_says_what_it_has(tmp_
     run = call("analyze", "--full", path)
     assert run.returncode == 2 and run.stderr.count(b"\n") == 1
     assert b"only 7 \xc3\x97 phase b, 1 \xc3\x97 category 'task'; give the trace" in run.stderr
-
-
-def test_events_that_are_no_objects_of_fields_stay_what_they_are() -> None:
-    texts = [
-        b"7", b'{"ph": "B", "name": [], "ts": 1}', b'{"ph": "X", "cat": [1], "pid": "Ascend Hardware"}',
-        b'{"ph": "B", "ts": [], "args": 4}', b'{"ph": "E", "ts": null}', b'{"ph":"M","args":[1]}',
-    ]  # fmt: skip
-    assert [orjson.loads(text) for text in modern_events(texts)[0]] == [orjson.loads(text) for text in texts]
-
-
-def test_tasks_of_ascend_keep_their_arguments_and_get_a_category() -> None:
-    events = [
-        {"ph": "M", "name": "process_name", "pid": 5, "args": {"name": "Ascend Hardware"}},
-        {"ph": "X", "name": "a", "pid": 5, "ts": "1.5", "dur": 2, "args": {"Task Type": "MEMCPY_ASYNC", "x": 1}},
-        {"ph": "X", "name": "b", "pid": 5, "tid": 1, "ts": 4, "dur": 2, "args": {"Task Type": "AI_CORE"}},
-    ]  # fmt: skip
-    _, copy, kernel = map(orjson.loads, modern_events(list(map(orjson.dumps, events)))[0])
-    assert (copy["cat"], copy["ts"], copy["args"]) == (
-        "gpu_memcpy", 1.5, {"Task Type": "MEMCPY_ASYNC", "x": 1, "device": 0}
-    )  # fmt: skip
-    assert (kernel["cat"], kernel["args"]) == ("kernel", {"Task Type": "AI_CORE", "device": 0})

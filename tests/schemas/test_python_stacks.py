@@ -21,22 +21,6 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"names": None}, {"names": [1]}, {"above_step": [-1]}, {"above_step": [-1, 2]}, {"above_step": [-1, 8]},
-        {"above_step": [-2, 2]}, {"above_step": [-1, -1]}, {"above_step": [-1, 2**63]},
-        {"name": [0, 2]}, {"name": [0, -1]}, {"line": [-1, 2**40]}, {"id_step": [7, 1]}, {"id_step": [7]},
-        {"id_step": [7, 2**63]}, {"id_step": [7, -8]},
-        {"entry": [0, 2]}, {"entry": [0, -1]}, {"evidence": {"hearsay": [0]}}, {"evidence": {"compiled code": [2]}},
-        {"evidence": [1]}, {"more": 1}, {"above_step": "x"}, {"entry": [0.5, 1]},
-    ],
-)  # fmt: skip
-def test_what_is_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(TraceFormatError, match='"stacks"'):
-        read_stacks("x.json", orjson.dumps({**GOOD, **bad}), IDS)
-
-
 def test_what_is_read() -> None:
     found = read_stacks("x.json", orjson.dumps(GOOD), IDS)
     assert found.row.tolist() == [1, 2] and found.evidence_of(2) == "compiled code" and found.evidence_of(0) == ""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.schemas.kineto.kineto_events import is_runtime
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.schemas.text import recover
 from etplus.schemas.text.records import RecordArray
@@ -154,22 +153,6 @@ def test_args_are_kept_as_they_stand() -> None:
     odd = b'{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
     text = b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "args": %b, "name": "a"}, {"ph": "X", "args": {}}]}' % odd
     assert read_kineto(text).events.args_of(np.array([0])) == [odd]
-
-
-@pytest.mark.parametrize(
-    ("category", "expected"),
-    [("cuda_runtime", True), ("xpu_driver", True), ("privateuse1_runtime", True), ("hip_api", True), ("hpu_op", True),
-     ("mtia_ccp_events", False), ("collective_comm", False), ("xpu_sync", False), ("kernel", False), ("", False)],
-)  # fmt: skip
-def test_runtime_categories(category: str, expected: bool) -> None:
-    assert is_runtime(category) == expected
-
-
-@pytest.mark.parametrize("base", [None, "5", 1.5])
-def test_a_base_time_that_is_none(base: Any) -> None:
-    document = kineto_document([OP], baseTimeNanoseconds=base)
-    trace = read_kineto(orjson.dumps(document))
-    assert trace.base_time_ns == 0 and [(loss.kind, loss.count) for loss in trace.losses] == [("header", 1)]
 
 
 @pytest.mark.parametrize("text", [b"no json", b"[]", b"{}", b"null", b'{"traceEvents": 1}', b'{"traceEvents": {}}'])
