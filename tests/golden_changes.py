@@ -3,8 +3,10 @@
 import json
 import random
 import re
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import etplus
 import golden_reading as reading
 import numpy as np
+from chakra_sets import write_set
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2
 from etplus.schemas.chakra.chakra_reader import read_et
@@ -21,10 +24,15 @@ from etplus.schemas.chakra.stream import read_chakra, write_chakra
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.schemas.inductor.compile_files import read_compile_files
+from etplus.schemas.kineto.read_kineto import read_kineto
+from etplus.schemas.nsys import read_nsys
+from etplus.schemas.nsys.database import find_ranks
+from etplus.schemas.perfetto.packets import protos
 from etplus.schemas.redaction import redact
 from etplus.trace.errors import EtplusError
 from golden_analysis import digest
-from golden_kineto import kineto_lines, shown
+from golden_kineto import kineto_lines, shown, timeline_lines
+from nsys_files import small_export
 from support import Document, plain
 
 _NUMBERS = (0, 1, 2, -1, -2, 2**31, 2**53, 2**62 // 1000, 2**62, 2**63 - 1, 2**63, 1.5)
@@ -42,13 +50,14 @@ def change_lines() -> Iterator[str]:
     flat: Document = {"schema": "1.0.2-chakra.0.0.4", "pid": 7, "nodes": [_flat(number) for number in range(1, 5)]}
     rich, compiled = _rich(), _compiled()
     for label, document, count, read in (
-        ("ET+", rich, 110, _etplus), ("ET", small, 50, _et), ("flat ET", flat, 30, _et),
-        ("compiled", compiled, 40, _compile_files), ("redacted", rich, 25, _redacted),
-        ("redacted ET", small, 15, _redacted), ("chakra", rich, 60, _chakra), ("workload", _WORKLOAD, 25, _workload),
+        ("ET+", rich, 90, _etplus), ("ET", small, 30, _et), ("flat ET", flat, 30, _et),
+        ("compiled", compiled, 30, _compile_files), ("redacted", rich, 25, _redacted),
+        ("redacted ET", small, 15, _redacted), ("chakra", rich, 45, _chakra), ("workload", _WORKLOAD, 25, _workload),
+        ("foreign", None, 40, _foreign), ("export", None, 25, _export), ("packets", None, 30, _packets),
     ):  # fmt: skip
         for seed in range(count):
             rng = random.Random(f"{label} {seed}")
-            changed = document if label == "chakra" else _changed(document, rng)
+            changed = document if label == "chakra" or document is None else _changed(document, rng)
             yield f"{label} {seed} {_answer(read, changed, rng)}"
 
 
@@ -132,12 +141,62 @@ def _chakra(_: Document, rng: random.Random, folder: Path) -> Any:
     nodes = [et_def_pb2.Node.FromString(node) for node in encoded]
     for _change in range(rng.randint(1, 3)):
         _change_node(rng.choice(nodes), rng)
-    if rng.random() < 0.1:
-        nodes.insert(0, nodes.pop())
+    if rng.random() < 0.2:
+        nodes.insert(0, rng.choice((nodes[-1], nodes.pop())))
     write_chakra(folder / "trace.et", metadata, nodes)
     trace = read_et(folder / "trace.et")
     columns = ascii(shown(reading.columns(trace.nodes))).encode()
     return digest(columns), digest(reading.plain_text(trace)), trace.notes
+
+
+def _foreign(_: None, rng: random.Random, folder: Path) -> Any:
+    nodes = reading._nodes() if rng.random() < 0.5 else reading._timed(reading._nodes())
+    for _change in range(rng.randint(1, 3)):
+        node = rng.choice(nodes)
+        _change_node(node, rng)
+        node.type = rng.choice((node.type, node.type, *range(1, 8)))
+        node.start_time_micros = rng.choice((node.start_time_micros, 5, 2**62))
+    trace = read_et(f"{write_set(folder, [nodes])}.0.et")
+    comms = [comm.members() for comm in trace.comm.values()]
+    return shown([trace.nodes.ts, trace.nodes.dur, trace.nodes.exclusive, trace.nodes.parent_row, trace.edges]), comms
+
+
+def _export(_: None, rng: random.Random, folder: Path) -> Any:
+    (path := folder / "a.sqlite").write_bytes(_small_export())
+    with closing(sqlite3.connect(path)) as database, database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for _change in range(rng.randint(1, 3)):
+            table = rng.choice(tables)
+            columns = [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
+            rowid = rng.choice([row[0] for row in database.execute(f'SELECT rowid FROM "{table}"')])
+            value, column = rng.choice((None, 0, 1, -1, 7, 100, 2**24 + 7, 2**62, "x")), rng.choice(columns)
+            database.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = ?', (value, rowid))
+    ranks = find_ranks(path)
+    return [rank.label for rank in ranks], [[*timeline_lines("", read_nsys(rank))] for rank in ranks[:2]]
+
+
+@cache
+def _small_export() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return small_export(Path(folder, "a.sqlite")).read_bytes()
+
+
+def _packets(_: None, rng: random.Random, folder: Path) -> Any:
+    trace = protos().Trace.FromString(rng.choice((reading._packets(), reading.graph_launch().data())))
+    for _change in range(rng.randint(1, 3)):
+        at = rng.randrange(len(trace.packet))
+        packet, way = trace.packet[at], rng.randrange(5)
+        if way == 0:
+            del trace.packet[at]
+        elif way == 1:
+            packet.timestamp += rng.choice((1, -40, 2**53, 5))
+        elif way == 2:
+            packet.track_event.track_uuid = rng.choice((0, 1, 2, 3, 9))
+        elif way == 3:
+            packet.gpu_render_stage_event.duration = rng.choice((0, 1, 2**53))
+        else:
+            trace.packet.append(packet)
+    return [*timeline_lines("", read_kineto(trace.SerializeToString(), modules=True))]
 
 
 @cache

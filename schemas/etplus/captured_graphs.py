@@ -142,7 +142,7 @@ def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) ->
         if comm is None:
             edits.append((end - 1, end - 1, text))
         else:
-            node = decode_record(data[start:end]) | decode_record(b"{" + text[1:] + b"}")
+            node = decode_record(data[start:end]) | decode_record(b"{" + text.removeprefix(b",") + b"}")
             changed = {"comm": msgspec.Raw(_encode(comm.members())), "pg_name": msgspec.Raw(_encode(comm.pg_name))}
             edits.append((start, end, _encode(node | changed)))
     section = msgspec.Raw(section_of(captured))
@@ -176,5 +176,5 @@ def _with_members(unattached: bytes, captured: CapturedGraphs) -> bytes:
     starts = [msgspec.json.decode(event["ts"]) for event in events]
     order = sorted(range(len(events)), key=starts.__getitem__)  # the same order as in `read_unattached`
     for position, text in captured_by_texts(captured.unattached).items():
-        events[order[position]] |= decode_record(b"{" + text[1:] + b"}")
+        events[order[position]] |= decode_record(b"{" + text.removeprefix(b",") + b"}")
     return _encode(events)

@@ -37,9 +37,9 @@ def text_of(field: str | bytes) -> str:
 
 def packets(text: Text, name: str) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and bytes of each packet in a decompressed trace. Error messages contain `name`."""
-    window, first, at, end = b"", 0, 0, len(text)
+    window, first, at, end = text[:_WINDOW], 0, 0, len(text)
     while at < end:
-        if at - first + 16 > len(window) and first + len(window) < end:
+        if at - first + 16 > len(window):
             window, first = text[at : at + _WINDOW], at
         if window[at - first] != _PACKET:
             raise TraceFormatError(name, f"byte {at}", "expected the start of a Perfetto packet", _AGAIN)

@@ -70,7 +70,7 @@ def _with_signs(values: IntColumn, least: int) -> _Matrix:
 
 
 def microseconds(ns: IntColumn) -> _Matrix:
-    digits = _digits(ns, 4) if ns.min(initial=0) >= 0 else _with_signs(ns, 4)
+    digits = _digits(ns, 4) if np.all(ns >= 0) else _with_signs(ns, 4)
     point = np.full((len(ns), 1), _POINT, np.uint8)
     return np.concatenate([digits[:, :-3], point, digits[:, -3:]], axis=1)
 

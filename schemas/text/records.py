@@ -70,7 +70,7 @@ class RecordArray:
         at, end = within or (self.start, self.end)
         closer = len(self.separator) - len(self.separator.lstrip(_BLANK)) + 1
         while at < end:
-            cut = find(self.text, self.separator, at + size, end) if self.separator and at + size < end else -1
+            cut = find(self.text, self.separator, at + size, end) if self.separator else -1
             if cut < 0:
                 last = b"" if within else self.text[max(at, end - _BLANKS) : end]
                 yield at, end - len(last) + len(last.rstrip(_BLANK))

@@ -168,7 +168,7 @@ def is_kineto(data: bytes) -> bool:
     if is_pftrace(data) or is_event_array(data[:HEAD]):
         return True
     events = _EVENTS.search(data)
-    return events is not None and _NODES.search(data, 0, events.start()) is None
+    return events is not None and _NODES.search(data[: events.start()]) is None
 
 
 def is_event_array(head: bytes) -> bool:

@@ -53,7 +53,7 @@ class FileText:
         while at < end:
             pieces.append(os.pread(self._file, end - at, at))
             at += self._advanced(len(pieces[-1]))
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
 
     def read_into(self, target: memoryview, begin: int) -> None:
         at = 0

@@ -15,7 +15,6 @@ from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.schemas.perfetto.packets import protos
 from etplus.schemas.perfetto.read_perfetto import ends_of_slices
 from etplus.schemas.text.sniff import is_pftrace
-from etplus.trace.conventions import MAX_DURATION_NS
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from hypothesis import given
@@ -160,24 +159,6 @@ def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(UsageError, match=r"pip install 'etplus\[perfetto\]'"):
         read_kineto(graph_launch().data())
     protos.cache_clear()
-
-
-def test_events_that_are_too_long_are_left_out() -> None:
-    made = Maker()
-    made.thread(1, 100, 101)
-    longest = MAX_DURATION_NS - 1
-    for track, dur in ((1, longest), (2, MAX_DURATION_NS)):
-        made.begin(NS, track, "cpu_op", f"op{track}", **{"External id": track})
-        made.end(NS + dur, track)
-    made.work(NS, longest, "Kernel", "a", id=1, stream_id="7")
-    made.work(NS, MAX_DURATION_NS, "Kernel", "b", id=2, stream_id="7")
-    made.work(NS, 0, "Kernel", "c", id=3, stream_id="7")
-    trace = read_kineto(made.data())
-    events = trace.events
-    assert sorted((events.names[events.name[k]], int(events.dur[k])) for k in range(len(events))) == [
-        ("a", longest), ("c", 0), ("op1", longest),
-    ]  # fmt: skip
-    assert [loss.count for loss in trace.losses] == [2]
 
 
 @pytest.mark.parametrize(("durations", "count"), [([0], 0), ([1], 1), ([0, 1, 5], 2)])
