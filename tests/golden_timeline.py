@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 from chakra_sets import write_set
 from etplus.converters.open import load
+from etplus.linker import link
 from etplus.timeline.beside_transfers import equal_operators, plain_work, unevenness
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.critical import critical_chain, critical_path, resource_bounds, with_origins
@@ -29,24 +30,30 @@ from etplus.trace.trace import Trace
 from golden_analysis import RANDOM, flat, traces_of
 from golden_converting import SETS
 from made_host_jobs import RANDOM_HOST_JOBS
+from random_pair import random_pair
 
 RECORDED = ("pair", "kineto", "item", "recomputation", "launch_bound", "slow_rank")
-CASES = (*RECORDED, "pipeline", "host ddp", "host pipeline", *RANDOM_HOST_JOBS, *SETS, *RANDOM)
+LINKED = tuple(f"linked {seed}" for seed in range(16))
+CASES = (*RECORDED, "pipeline", "host ddp", "host pipeline", *RANDOM_HOST_JOBS, *SETS, *RANDOM, *LINKED)
 CHANGES = (
     ["kernel*0.5"], ["cpu*0.5", "op:~mm*2"], ["step=1 kernel:~mm*0"], ["no wait ~ynchronize", "comm*0.25"],
     ["phase~backw cpu*0.5"], ["rank=1 kernel*2"], ["launch_latency=1us", "gap=1us", "stream=7*0.5"],
     ["queue_limit=none", "remove op:~add"], ["no launch gaps", "fuse kernel:~mm*0.4"], ["overlap comm"],
     ["phase=recomputation remove op:~aten", "window=0-1ms cpu*2"], ["phase~recomp cpu*0.3", "module~Linear cpu*2"],
+    ["phase=forward kernel*0.5"], ["kernel*bound/0.5"], ["launch_latency=1us"], ["gap=2us"], ["fuse gpu"],
     ["module=Linear_0 cpu*0.5", 'module="Sequential_0 / ReLU_0" cpu*0.3'],
 )  # fmt: skip
 NETWORKS = (
     "bandwidth=25,latency=5us", "bandwidth=0.5,latency=20", "bandwidth=10,latency=1us,algorithm=direct",
     "bandwidth=10,latency=1us,library=nccl", "bandwidth=2,library=gloo",
 )  # fmt: skip
-LEVELS = NetworkLevel(2, 300.0, 1000), NetworkLevel(6, 50.0, 2000, "direct")
+LEVELS = (
+    (), (NetworkLevel(2, 300.0, 1000), NetworkLevel(6, 50.0, 2000, "direct")),
+    (NetworkLevel(4, 300.0, 1000, topology="ring"), NetworkLevel(12, 90.0, 1500, "tree")),
+)  # fmt: skip
 FIRST = {"random 1": 2, "random 2": 12, "random 3": 4, "host random 1": 4, "host random 2": 5}
 """The row that is moved to the front: a kernel, a copy, an operator with kernels, and calls of collectives."""
-KINDS, SIZES, RANKS = range(11), (1, 4096, 1 << 20, 1 << 26), (2, 3, 8)
+KINDS, SIZES, RANKS = range(11), (1, 4096, 1 << 20, 1 << 26), (1, 2, 3, 8, 24, (0, 6), (0, 1, 6, 7), (1, 4, 13), (3, 1))
 
 
 def _chakra_set(name: str) -> list[Trace]:
@@ -61,11 +68,25 @@ def _from_row(row: int, trace: Trace) -> Trace:
     return load(orjson.dumps(document | {"nodes": document["nodes"][row:] + document["nodes"][:row]}))
 
 
+def _linked(seed: int, rank: int | None = None) -> Trace:
+    """A random pair, linked, with a GPU event or its operator as its first row."""
+    et, kineto = map(orjson.dumps, random_pair(seed, rank))
+    trace = link(None if seed % 2 else et, kineto, data_dependencies=True)
+    rows = [row for row in trace.gpu.source.tolist() if row >= 0][:1] if seed % 4 < 2 else [3]
+    return _from_row(rows[0], trace) if rows else trace
+
+
 def timeline_lines(name: str) -> list[str]:
     """The replay without changes, with `CHANGES`, and on `NETWORKS`; and what is fitted to the traces."""
-    traces, lines = _chakra_set(name) if name in SETS else traces_of(name), list[str]()
+    traces, lines = [], list[str]()
+    if name in LINKED:
+        number = LINKED.index(name)
+        traces = [_linked(number)] if number < 10 else [_linked(number, rank) for rank in (0, 1)]
+    else:
+        traces = _chakra_set(name) if name in SETS else traces_of(name)
     traces = [_from_row(FIRST[name], trace) for trace in traces] if name in FIRST else traces
-    some = slice(1, None, 4) if name in RANDOM_HOST_JOBS else slice(0, None, 1 if len(traces) == 1 else 2)
+    some = slice(1, None, 4) if name in RANDOM_HOST_JOBS else slice(CASES.index(name) % 2, None, 2)
+    some = slice(LINKED.index(name) % 6, None, 6) if name in LINKED else some
     unchanged = replay_ranks(traces)
     lines += _replay_lines("unchanged", unchanged, unchanged)
     for change in CHANGES[some]:
@@ -107,13 +128,13 @@ def network_lines(_: str) -> list[str]:
     """What communications take on a few networks, ns."""
     lines = []
     for text in (*NETWORKS, "bandwidth=1,latency=50ns,algorithm=halving-doubling"):
-        for kind, ranks, levels in product(KINDS, RANKS, ((), LEVELS)):
+        for kind, ranks, levels in product(KINDS, RANKS, LEVELS):
             try:
                 network = replace(parse_network(text), levels=levels)
                 times = [network.transfer_ns(kind, size, ranks) for size in SIZES]
             except (KeyError, EtplusError) as error:
                 times = [type(error).__name__]
-            lines += flat(f"{text} {kind} {ranks} {len(levels)}", times)
+            lines += flat(f"{text} {kind} {ranks} {levels[1:]}", times)
     return lines
 
 

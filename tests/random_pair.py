@@ -19,6 +19,8 @@ _SCHEMAS = {
 }
 _WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaEventRecord",
           "cudaStreamWaitEvent", "cudaEventRecord", "cudaStreamWaitEvent")  # fmt: skip
+_ANNOTATIONS = ("FullyShardedDataParallel.rate_limiter", "etplus.untraced steps=2 step_ns=90000 host_ns=60000",
+                "etplus.costs operator_ns=9000 annotation_ns=700 frame_ns=90", "Optimizer.step#SGD.step")  # fmt: skip
 _SYNCS = ("Stream Sync", "Context Sync", "Event Sync", "Stream Wait Event")
 _COMM = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 64, "Out msg nelems": 64, "Group size": 2,
          "Process Group Name": "0", "Process Group Ranks": "[0, 1]"}  # fmt: skip
@@ -26,16 +28,17 @@ _ARROW = 2**40
 
 
 class _Pair:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rank: int | None) -> None:
         self.rng = random.Random(seed)
         self.nodes, self.events, self.free = list[Document](), list[Document](), dict[tuple[int, int], float]()
         self.number, self.seq, self.ordinal = 0, -1, 0
-        self.records, self.several = list[int](), self.rng.random() < 0.4
-        self.rank = self.rng.choice((0, 1, 1))
+        self.records, self.several = list[int](), self.rng.random() < 0.4 or rank is not None
+        chosen = self.rng.choice((0, 1, 1))
+        self.rank, self.groups = (chosen, "01") if rank is None else (rank, "0")
 
     def documents(self) -> tuple[Document, Document]:
         for thread in range(1, self.rng.choice((1, 2, 2, 3)) + 1):
-            self.tid, self.clock = 6 + thread, self.rng.choice((0.0, 10.0, 250.0))
+            self.tid, self.clock = 6 + thread, self.rng.choice((0.0, 10.0, 250.0)) + 7 * self.rank
             parts = self._op, self._op, self._op, self._runtime, self._step, *[self._comm] * self.several
             for _ in range(self.rng.choice((4, 9, 16))):
                 self.rng.choice(parts)(None)
@@ -52,7 +55,7 @@ class _Pair:
         self.rng.shuffle(rest)
         leading = self.rng.choice(("kernel", "cpu_op", "cuda_runtime"))
         rest.sort(key=lambda one: one.get("cat") != leading)
-        rank = {"distributedInfo": {"rank": 1, "world_size": self.rng.choice((1, 2))}} if self.several else {}
+        rank = {"distributedInfo": {"rank": self.rank, "world_size": self.rng.choice((1, 2))}} if self.several else {}
         return et_document(nodes), kineto_document([*first, *rest], **rank)
 
     def _tensor(self) -> list[Any]:
@@ -74,7 +77,11 @@ class _Pair:
         args = {"Record function id": own, "External id": own} | ({"Sequence number": seq} if seq >= 0 else {})
         args |= {"Input Dims": given["shapes"], "Input type": ["float"] * len(sides[0])}
         if name == "record_param_comms":
-            kind, number, group = rng.choice(("allreduce", "wait", "send", "recv")), rng.randrange(3), rng.choice("011")
+            kind, number, group = (
+                rng.choice(("allreduce", "wait", "send", "recv")),
+                rng.randrange(3),
+                rng.choice(self.groups),
+            )
             values = [sides[0][:1], [number, False], [group, "default_pg"], self.rank, kind, [], []]
             types = ["GenericList[Tensor(float)]", "Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String", "", ""]
             node["inputs"] = {"values": values, "shapes": [[]] * 7, "types": types}
@@ -95,7 +102,7 @@ class _Pair:
 
     def _step(self, parent: int | None) -> None:
         self.ordinal += 1
-        name = self.rng.choice((f"ProfilerStep#{self.ordinal}", "FullyShardedDataParallel.rate_limiter"))
+        name = self.rng.choice((f"ProfilerStep#{self.ordinal}", f"ProfilerStep#{self.ordinal}", *_ANNOTATIONS))
         self._op(parent, name, 2, "user_annotation")
 
     def _comm(self, parent: int | None) -> None:
@@ -121,11 +128,11 @@ class _Pair:
         for k in range(kernels):
             lane = rng.choice((0, 0, 0, 1)), rng.choice((7, 7, 9, 20))
             start = max(end if k == 0 else 0, self.free.get(lane, 0) + rng.choice((-1, 0, 0, 3, 3.5, 5)))
-            length, said = rng.choice(_US), comm or rng.choice(names)
+            length, said = rng.choice(_US) + self.rank * (number % 3), comm or rng.choice(names)
             one = gpu(said, start, length, number * (rng.random() < 0.95), lane[1], rng.choice(categories), lane[0])
             one["args"] |= {"External id": parent or 0}
             if "AllReduce" in said and rng.random() < 0.7:
-                one["args"] |= _COMM | {"Process Group Name": rng.choice("01")}
+                one["args"] |= _COMM | {"Process Group Name": rng.choice(self.groups)}
             self.events.append(one)
             if kernels > 1 and drawn and k:
                 of = {"cat": "ac2g", "name": "ac2g", "id": _ARROW + number * 8 + k}
@@ -164,6 +171,6 @@ class _Pair:
         self.events.append(memory_event(self.clock, 64, 8, 64) | {"tid": self.tid})
 
 
-def random_pair(seed: int) -> tuple[Document, Document]:
+def random_pair(seed: int, rank: int | None = None) -> tuple[Document, Document]:
     """An ET and a Kineto trace of a program on one to three threads and devices; some lack calls or numbers."""
-    return _Pair(seed).documents()
+    return _Pair(seed, rank).documents()

@@ -97,8 +97,7 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0))
     covered, length = time_covered(graph, work)
-    share = covered / np.maximum(length, 1)
-    plain = 1 - np.minimum(share, 1) * (1 - 1 / graph.shared.slowdown)
+    plain = 1 - covered / np.maximum(length, 1) * (1 - 1 / graph.shared.slowdown)
     return dict(zip(work.tolist(), plain.tolist(), strict=True))
 
 

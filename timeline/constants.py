@@ -99,7 +99,7 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
         for kind, cap in fitted.caps().items():
             limit[i, kind] = cap
     lag, capped = edges.lag.copy(), np.flatnonzero(edges.capped)
-    rank = graph.rank_of_row[np.maximum(graph.row[edges.target[capped]], 0)]
+    rank = graph.rank_of_row[graph.row[edges.target[capped]]]
     lag[capped] = np.minimum(lag[capped], limit[rank, edges.kind[capped]])
     lag[edges.kind == GONE] = NEVER
     return lag

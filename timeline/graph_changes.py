@@ -223,7 +223,7 @@ def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
 
 def _last_on_stream(graph: ReplayGraph, which: Rows) -> IntColumn:
     """For each GPU event, return the last selected event on its stream that is not later than the event, or −1."""
-    gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
+    gpu = np.flatnonzero((graph.column("kind") == GPU) & graph.timed)
     lane = graph.column("stream_lane")
     gpu = gpu[np.lexsort((graph.measured[graph.start[gpu]], lane[gpu], graph.rank_of_row[gpu]))]
     last = np.maximum.accumulate(np.where(which[gpu], np.arange(len(gpu)), -1))

@@ -71,11 +71,11 @@ class Replay(Suggests):
     @cached_property
     def start(self) -> IntColumn:
         """Start of every trace row in int64 ns after the start of the window, or −1 for rows without a time."""
-        return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
+        return self.graph.of_rows(self.graph.start, self.time)
 
     @cached_property
     def end(self) -> IntColumn:
-        return np.where(self.graph.end >= 0, self.time[self.graph.end], -1)
+        return self.graph.of_rows(self.graph.end, self.time)
 
     @cached_property
     def makespan_ns(self) -> int:

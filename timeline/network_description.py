@@ -104,12 +104,10 @@ class Network:
             for unit in units:
                 within[0 if level is None else unit // level.ranks].append(unit // below)
             most = max(map(len, within.values()), default=0)
-            link, on_ring = level or self, level is not None and level.topology == "ring"
+            link, ring = level or self, level if level is not None and level.topology == "ring" else None
             if most > 1:
-                hops = (
-                    max(_hops(level.ranks // below, places) for places in within.values()) if level and on_ring else 0
-                )
-                algorithm = "ring" if on_ring else link.algorithm or self.algorithm
+                hops = max(_hops(ring.ranks // below, places) for places in within.values()) if ring else 0
+                algorithm = "ring" if ring else link.algorithm or self.algorithm
                 spans.append(LevelSpan(most, link.bandwidth, link.latency_ns, algorithm, depth == 0, hops))
             if level is not None:
                 units, below = [unit * level.ranks for unit in within], level.ranks

@@ -16,7 +16,6 @@ from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 from .graph_events import GraphEvents
 from .replay_graph import (
-    COMM,
     DURATION,
     EVENT,
     HANDOFF,
@@ -72,7 +71,7 @@ def scheduled(graph: ReplayGraph) -> ReplayGraph:
         return graph
     graph = without_turns(graph)
     edges, free = graph.edges, graph.end.copy()
-    work = (edges.owner >= 0) & np.isin(edges.kind, (HOST, DURATION, COMM))
+    work = edges.owner >= 0
     free[edges.owner[work]] = edges.target[work]
     rows = rows[np.lexsort((graph.column("id")[rows], graph.rank_of_row[rows]))]
     schedule = list_schedule(
@@ -99,7 +98,7 @@ def _lanes(graph: ReplayGraph) -> tuple[IntColumn, IntColumn]:
     """Return the lane of each row, and the rows that run one after another on their lanes."""
     on_device = graph.column("kind") == GPU
     number = np.where(on_device, graph.column("stream_lane"), graph.column("thread"))
-    in_turn = graph.start >= 0
+    in_turn = graph.timed
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
         in_turn[[first + found.row for found in find_communications(trace) if found.kind == RECV]] = False
         in_turn[first : first + len(trace)] &= not trace.times_recorded

@@ -283,6 +283,15 @@ class ReplayGraph:
         """Index into `traces` for every row (int64)."""
         return np.repeat(np.arange(len(self.traces)), [len(trace) for trace in self.traces])
 
+    @property
+    def timed(self) -> npt.NDArray[np.bool_]:
+        """Mask of the rows that have a time."""
+        return self.start >= 0
+
+    def of_rows(self, points: IntColumn, time: IntColumn) -> IntColumn:
+        """Return the time of each row's point (`start` or `end`), or −1 for rows without a time."""
+        return np.where(self.timed, time[points], -1)
+
     @cached_property
     def runs(self) -> Runs:
         return Runs(self.edges, len(self))
@@ -349,7 +358,7 @@ class ReplayGraph:
 
 def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
     number = inverse_positions(len(order), order)
-    start, end = (np.where(points >= 0, number[points], -1) for points in (graph.start, graph.end))
+    start, end = (graph.of_rows(points, number) for points in (graph.start, graph.end))
     source, target = number[graph.edges.source], number[graph.edges.target]
     edges = replace(graph.edges, source=source, target=target).take(np.lexsort((source, target)))
     return replace(graph, row=graph.row[order], start=start, end=end, measured=graph.measured[order], edges=edges)

@@ -90,7 +90,7 @@ class BaseError:
 
 def start_error_ns(replay: Replay) -> float | None:
     graph = replay.graph
-    gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
+    gpu = np.flatnonzero((graph.column("kind") == GPU) & graph.timed)
     return float(np.abs(replay.start[gpu] - graph.measured[graph.start[gpu]]).mean()) if len(gpu) else None
 
 
@@ -198,8 +198,8 @@ def summarize(
     untraced: UntracedAnswer | None = None,
 ) -> Summary:
     graph, recorded = replay.graph, replay.graph.times_recorded
-    gpu = np.flatnonzero((graph.column("kind") == GPU) & (graph.start >= 0))
-    measured_start, measured_end = (np.where(p >= 0, graph.measured[p], -1) for p in (graph.start, graph.end))
+    gpu = np.flatnonzero((graph.column("kind") == GPU) & graph.timed)
+    measured_start, measured_end = (graph.of_rows(points, graph.measured) for points in (graph.start, graph.end))
     base = replay if before is None else before
     exposed, measured_exposed = (
         sum(
@@ -211,7 +211,7 @@ def summarize(
     lone = graph.trace if len(graph.traces) == 1 and recorded else None
     return Summary(
         files=tuple(trace.file for trace in graph.traces),
-        rows=int(np.count_nonzero(graph.start >= 0)),
+        rows=int(np.count_nonzero(graph.timed)),
         gpu_events=len(gpu),
         constants=of_ranks(constants),
         predicted_ns=replay.makespan_ns,

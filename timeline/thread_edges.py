@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..schemas.communications import backend_rows, comm_rows
 from ..trace.call_tree import depths, nesting
-from ..trace.columns import IntColumn, distinct, distinct_rows, first_places, mask_at, matching, without
+from ..trace.columns import IntColumn, distinct, distinct_rows, first_places, mask_at, matching, run_starts, without
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
@@ -159,7 +159,7 @@ class _Blocks:
         rows = rows[np.lexsort((nodes.ts[rows], nodes.thread[rows]))]
         thread = nodes.thread[rows]
         start, end = (points.measured[p[rows]] for p in (points.start, points.end))
-        new = np.diff(thread, prepend=thread[:1] - 1) != 0
+        new = run_starts(thread)
         reach = running_max(end, new)
         new[1:] |= start[1:] >= reach[:-1]
         first = np.flatnonzero(new)
@@ -180,7 +180,7 @@ class _Blocks:
 def _last_elsewhere(points: GraphEvents, chains: Edges, late: IntColumn) -> IntColumn:
     order = chains.target[np.argsort(points.measured[chains.target], kind="stable")]
     thread = points.trace.nodes.thread[points.row[order]]
-    new = np.diff(thread, prepend=thread[:1] - 1) != 0
+    new = run_starts(thread)
     run = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     target = chains.target[late]
     place = np.searchsorted(points.measured[order], points.measured[target]) - 1

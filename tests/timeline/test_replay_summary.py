@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.timeline.constants import fit_constants
-from etplus.timeline.graph_building import build_graph
 from etplus.timeline.replay_summary import BaseError, exposed_ns, start_error_ns, summarize
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
@@ -86,14 +85,6 @@ def noisy(length: float) -> Trace:
         trace.op(f"ProfilerStep#{step}", begin, now - begin, category="user_annotation")
         now += 1
     return trace.document()
-
-
-@pytest.mark.parametrize(("length", "reliable"), [(1000, True), (100, False), (5, False)])
-def test_the_base_error_is_what_the_replay_lacks(length: int, reliable: bool) -> None:
-    base = BaseError.of(after(build_graph(noisy(length))))
-    assert base.makespan == pytest.approx(-33 * 4.5 / (100 * (length + 4) + 33 * 4.5), rel=0.05)
-    assert base.kernel_starts is not None and 0 < base.kernel_starts < abs(base.makespan)
-    assert base.reliable is reliable
 
 
 def test_a_what_if_on_a_wrong_base_is_refused(tmp_path: Path) -> None:

@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from etplus.timeline.constants import fit_constants
-from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_events import GraphEvents
-from etplus.timeline.graph_replay import replay
 from etplus.timeline.host_backends import host_collectives
 from etplus.timeline.replay_graph import HANDOFF, HOST, LINK_KINDS, ORDER, Edges
 from etplus.timeline.thread_edges import handoffs, host_chains, without_polling
@@ -308,12 +305,3 @@ def overlapping(pieces: list[tuple[int, int, int]]) -> Trace:
     for k, (thread, start, length) in enumerate(pieces):
         trace.op(f"op{k}", start, length, tid=thread)
     return trace.document()
-
-
-@examples(30)
-@given(st.lists(PIECES, min_size=2, max_size=14))
-def test_a_replay_of_overlapping_calls_gives_the_measured_times(pieces: list[tuple[int, int, int]]) -> None:
-    graph = build_graph(overlapping(pieces))
-    edges = graph.edges
-    assert np.all(edges.lag[edges.kind == HANDOFF] >= 0)
-    assert np.array_equal(replay(graph, fit_constants(graph)).time, graph.measured)
