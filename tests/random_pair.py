@@ -77,12 +77,8 @@ class _Pair:
         args = {"Record function id": own, "External id": own} | ({"Sequence number": seq} if seq >= 0 else {})
         args |= {"Input Dims": given["shapes"], "Input type": ["float"] * len(sides[0])}
         if name == "record_param_comms":
-            kind, number, group = (
-                rng.choice(("allreduce", "wait", "send", "recv")),
-                rng.randrange(3),
-                rng.choice(self.groups),
-            )
-            values = [sides[0][:1], [number, False], [group, "default_pg"], self.rank, kind, [], []]
+            kind, group = rng.choice(("allreduce", "wait", "send", "recv")), rng.choice(self.groups)
+            values = [sides[0][:1], [rng.randrange(3), False], [group, "default_pg"], self.rank, kind, [], []]
             types = ["GenericList[Tensor(float)]", "Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String", "", ""]
             node["inputs"] = {"values": values, "shapes": [[]] * 7, "types": types}
             args |= rng.choice(({}, _COMM | {"Collective name": kind, "In msg nelems": rng.choice((0, 64))}))
