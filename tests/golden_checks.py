@@ -12,7 +12,7 @@ from etplus.schemas.chakra import et_def_pb2 as pb
 from golden_analysis import flat
 
 _SPOILS = ("other_tag", "other_message_size", "peer_that_is_not", "out_of_turn", "crossed_groups", "uneven")
-_GROUPS = {1: [0, 1], 2: [1, 2], 3: [0, 2], 4: [0, 1, 2], 5: [2]}
+GROUPS_OF_THREE = {1: [0, 1], 2: [1, 2], 3: [0, 2], 4: [0, 1, 2], 5: [2]}
 _OPS = (pb.ALL_REDUCE, pb.ALL_REDUCE, pb.ALL_GATHER, pb.ALL_TO_ALL, pb.REDUCE_SCATTER, pb.BROADCAST)
 
 
@@ -23,8 +23,8 @@ def check_lines(_: str) -> Iterator[str]:
         getattr(broken, name)(ranks)
         yield from _found(name, ranks, broken.GROUPS)
     for seed in range(30):
-        ranks = _ranks(Random(seed))
-        yield from _found(f"random {seed}", ranks, _GROUPS)
+        ranks = random_ranks(Random(seed))
+        yield from _found(f"random {seed}", ranks, GROUPS_OF_THREE)
         if seed % 9 == 0:
             yield from _found(f"no groups {seed}", ranks, None)
 
@@ -37,13 +37,13 @@ def _found(label: str, ranks: Ranks, groups: dict[int, list[int]] | None) -> Ite
             yield from (line.replace(folder, "") for line in flat(f"{label} {profile}", report.to_dict()))
 
 
-def _ranks(random: Random) -> Ranks:
+def random_ranks(random: Random) -> Ranks:
     """Collectives in one order on all ranks but for a few changes, computations between them and messages behind."""
     sizes, groups = (64, 99, 100, 150, 300), (0, 1, 1, 2, 3, 4, 4, 5)
     tasks = [(random.choice(groups), random.choice(_OPS), random.choice(sizes)) for _ in range(random.randint(1, 5))]
     ranks: Ranks = []
     for rank in range(3):
-        own = [task for task in tasks if task[0] == 0 or rank in _GROUPS[task[0]]]
+        own = [task for task in tasks if task[0] == 0 or rank in GROUPS_OF_THREE[task[0]]]
         own = random.choice((*[own] * 6, own[1:], random.sample(own, len(own))))
         nodes: list[pb.Node] = []
         for group, op, size in own:

@@ -4,15 +4,18 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import etplus
+from broken_sets import write
 from captured import capture_events, encode, replay_events
 from chakra_sets import data_parallel, pipeline, write_set
 from etplus.converters.augment import augment
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from golden_analysis import digest, flat, traces_of
+from golden_checks import GROUPS_OF_THREE, random_ranks
 from plain_chakra import read_plain
 
 # One trace, or the ranks of a job, with outputs and options of each.
@@ -44,11 +47,43 @@ CONVERSIONS: dict[str, Sequence[tuple[str, dict[str, Any]]]] = {
     "captured": (("a.et", {}), ("a.jsonl", {}), ("a", {"to": "astra-sim", "replicate": 4}), ("augmented", {})),
 }  # fmt: skip
 SETS = {"data parallel": data_parallel(2, layers=2, steps=1), "stages": pipeline(3, microbatches=2)}
-CASES = (*CONVERSIONS, *SETS)
+CASES = (*CONVERSIONS, *SETS, "random sets")
+_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "out.goal": ({}, {"algorithm": "direct"}), "out.perfetto.json": ({},), "out.pftrace": ({},),
+    "out": (
+        {"to": "astra-sim"}, {"to": "astra-sim", "replicate": 6}, {"to": "astra-sim", "roofline": 3.0}, {"to": "npz"},
+        {"to": "astra-sim", "network": "bandwidth=5,latency=1us"}, {"to": "chakra"},
+    ),
+    "out.dot": ({}, {"max_nodes": 3}),
+}  # fmt: skip
+
+
+def random_set_lines() -> Iterator[str]:
+    """What made sets of Chakra files are converted to: one line per conversion."""
+    for seed in range(36):
+        rng = Random(seed)
+        output = rng.choice([*_OPTIONS, "out", "out"])
+        options = rng.choice(_OPTIONS[output])
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = write(Path(folder), random_ranks(rng), rng.choice((GROUPS_OF_THREE, None)))
+            given = [f"{prefix}.{rank}.et" for rank in range(rng.choice((1, 3, 3)))]
+            (to := Path(folder, "to")).mkdir()
+            try:
+                done = etplus.convert(given, to / output, **options)
+                told = [done.nodes, *done.counts.values(), len(done.notes), len(done.damage)]
+                paths = sorted(path for path in to.rglob("*") if path.is_file())
+                lines = [line for path in paths for line in (path.name, *_content(path))]
+                yield f"{seed} {output} {options} {told} {len(lines)} {digest(repr(lines).encode())}".replace(
+                    folder, ""
+                )
+            except EtplusError as error:
+                yield f"{seed} {output} {options} {type(error).__name__}"
 
 
 def converting_lines(name: str) -> list[str]:
     """The files that each conversion writes, what it says, or the kind of error."""
+    if name == "random sets":
+        return [*random_set_lines()]
     with tempfile.TemporaryDirectory() as folder:
         if name in SETS:
             (Path(folder) / "in").mkdir()

@@ -86,8 +86,8 @@ def random_document(kind: str, rng: random.Random) -> Document:
         event["args"] = {key: rng.choice(args[key]) for key in keys}
         if kind == _ODD and rng.random() < 0.1:
             event[rng.choice(["args", "cat", "tid", "id"])] = rng.choice([None, 1, [2]])
-        if kind != _WHOLE and rng.random() < 0.1:
-            del event[rng.choice([*event])]
+        if kind != _WHOLE and rng.random() < 0.2:
+            del event[rng.choice([*event, *["cat"] * 9 * (kind == _OLD)])]
         events += [event] if rng.random() < 0.8 else [event, event | {"args": event.get("args") or {"Ev Idx": 7}}]
     odd = [7, None, [], {}] if kind == _ODD and rng.random() < 0.1 else []
     return rng.choice(_HEADERS[kind]) | {"traceEvents": events + odd}

@@ -43,6 +43,8 @@ def test_a_source_is_read_as_far_as_it_is_asked_for(tmp_path: Path) -> None:
     of_bytes = Opened(LINES.encode())
     assert (of_bytes.path, of_bytes.head) == ("", LINES.encode())
     assert (Opened("-").path, Opened("-").head, Opened(tmp_path / "none").head) == ("", b"", b"")
+    (tmp_path / "w.0.json").write_text('{"workload_graph": [{"Id": 1, "Name": "x", "NodeType": 4, "runtime": 2}]}')
+    assert load(tmp_path / "w.0.json").nodes.dur.tolist() == [2000]
 
 
 def test_a_damaged_file_is_refused_with_the_byte(tmp_path: Path) -> None:

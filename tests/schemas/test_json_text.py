@@ -13,18 +13,19 @@ class _Pair(msgspec.Struct):
     b: float = -1.0
 
 
-_ROWS = NumberRows(_Pair(), {"a": b"\xa1a", "b": b"\xa1b"})
+def columns_of(*pairs):
+    return NumberRows(_Pair(), {"a": b"\xa1a", "b": b"\xa1b"}).columns([*pairs])
 
 
 def test_columns_are_the_numbers():
-    columns = _ROWS.columns([_Pair(1.0, -2.0), _Pair(), _Pair(2.0**53 - 1, 0.0)])
+    columns = columns_of(_Pair(1.0, -2.0), _Pair(), _Pair(2.0**53 - 1, 0.0))
     assert columns is not None
     assert {name: column.tolist() for name, column in columns.items()} == {"a": [1, -1, 2**53 - 1], "b": [-2, -1, 0]}
 
 
 @pytest.mark.parametrize("value", [0.5, 2.0**53, -(2.0**60)])
 def test_numbers_that_a_column_would_change_make_none(value):
-    assert _ROWS.columns([_Pair(), _Pair(b=value)]) is None
+    assert columns_of(_Pair(), _Pair(b=value)) is None
 
 
 def texts(part):
