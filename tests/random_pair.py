@@ -70,7 +70,7 @@ class _Pair:
         sides = [[self._tensor() for _ in range(rng.choice((0, 1, 2)))] for _ in range(2)]
         given, made = ({"values": side, "shapes": [[one[3]] for one in side], "types": ["Tensor(float)"] * len(side)}
                        for side in sides)  # fmt: skip
-        node = {"made": own, "name": name.replace("\\", "/"), "parent": parent, "rf_id": own, "seq_id": seq,
+        node = {"made": own, "name": name, "parent": parent, "rf_id": own, "seq_id": seq,
                 "ts": begin, "tid": self.tid - 6, "scope": 7 * (cat != "cpu_op"), "inputs": given, "outputs": made,
                 "op_schema": _SCHEMAS.get(name, "")}  # fmt: skip
         parts = [self._op, self._runtime, self._runtime, self._launch, self._launch, self._memory]
@@ -91,7 +91,7 @@ class _Pair:
         if rng.random() < 0.03:
             args |= rng.choice(({"Input Dims": 7}, {"Input Dims": [[7, 7]]}, {"kernel_file": "k.py"}))
             node["parent"] = rng.choice((own, parent))
-        self.events.append(event(cat, name, begin, self.clock - begin, args, tid=self.tid))
+        self.events.append(event(cat, name.replace("\\", "/"), begin, self.clock - begin, args, tid=self.tid))
         if rng.random() < 0.2:
             called = rng.choice(("", "net.py:7", "other.py:8", "net.py:9999999999"))
             self.events.append(frame("net.py(3): forward", begin, self.clock - begin, called, tid=self.tid))
