@@ -26,6 +26,7 @@ from golden_analysis import digest, flat
 from golden_reading import DISORDER, SMALL, columns, plain_text
 from kineto_layouts import LAYOUTS, made_job
 from made_host_jobs import HOST_JOBS
+from made_traces import event, kernel, launch, op
 from mutations import ARRAY, MUTATIONS
 from random_pair import random_pair
 from repeated_steps import Work, layer, recorded, training
@@ -121,6 +122,8 @@ def _pairs(case: str) -> Iterator[tuple[str, Callable[[], Trace]]]:
                 yield f"graphs {seed}", _random_graphs(Random(seed))
             for seed in range(8):
                 yield f"repeated {seed}", _random_steps(Random(seed))
+            for seed in range(14):
+                yield f"compiled {seed}", _random_compiled(Random(seed))
 
 
 _COMM = {"Collective name": "allreduce", "In msg nelems": 64, "dtype": "Float", "Process Group Name": "tp"}
@@ -144,9 +147,9 @@ def _with_shapes(et: bytes, kineto: bytes) -> bytes:
     """A Kineto trace that has the shapes of collectives of the host."""
     document = orjson.loads(kineto)
     shapes = [node["inputs"]["shapes"] for node in orjson.loads(et)["nodes"] if node["name"].startswith("gloo:")]
-    events = (event for event in document["traceEvents"] if event["name"].startswith("gloo:"))
-    for event, dims in zip(events, shapes, strict=False):
-        event["args"]["Input Dims"] = dims
+    events = (made for made in document["traceEvents"] if made["name"].startswith("gloo:"))
+    for made, dims in zip(events, shapes, strict=False):
+        made["args"]["Input Dims"] = dims
     return orjson.dumps(document)
 
 
@@ -210,6 +213,36 @@ def _random_steps(rng: Random) -> Callable[[], Trace]:
               work._replace(module="nn.Module: B_0") if rng.random() < 0.03 else work for work in step]
              for _ in range(6)]  # fmt: skip
     return _link(None, recorded(steps, rng.choice((12, 30, 50)), rng.randrange(9), rng.choice((0.1, 5.0)))[0])
+
+
+def _random_compiled(rng: Random) -> Callable[[], Trace]:
+    """Calls of compiled graphs, and what the compiler wrote of their kernels or nearly so."""
+    names = [rng.choice(("triton_0", "triton_1", "aten::mm", "lib::op")) for _ in range(rng.choice((1, 2, 4)))]
+    listed = {"aten::mm": "extern_kernels.mm", "lib::op": "torch.ops.lib.op.default"}
+    events, ts, files = list[Document](), 0, dict[str, Document]()
+    for region in rng.choices((0, 0, 1), k=rng.choice((1, 2, 3))):
+        begin, ts, backward = ts, ts + 3, rng.random() < 0.3
+        for name in [*names, "aten::empty"] if rng.random() < 0.9 else names[1:]:
+            number, dims = len(events) + 1, rng.choice(([[2, 3], [3, 4]], [[2, 3], [3, 4]], [[3, 4], [2, 3]]))
+            args = {"External id": number, "Input Dims": dims} | rng.choice(({}, {}, {"kernel_file": "k.py"}))
+            events += [op(name, ts, 8, args=args), launch(number, ts + 1), kernel(name, number, ts + 4, 3)]
+            annotated = {"module_fqn": "m", "graph node id": 5, "stack": _LINE}
+            events[-1]["args"] |= rng.choice(({}, {"stack": [_LINE]}, annotated))
+            ts += 10
+        called = f"Torch-Compiled Region: {region}/0"
+        calls = ("CompiledFunctionBackward",) if backward else (called, "CompiledFunction")
+        events += [op(of, begin, ts - begin, args={"Sequence number": 5}) for of in calls]
+        events.append(event("user_annotation", "## Call CompiledFxGraph x ##", begin + 1, ts - begin - 1))
+        files[str((called + rng.choice(("", "", "_1")), backward))] = {
+            f"{listed.get(of, of)}:{at}": {"stack_traces": [_LINE] * (at % 3), "input_shapes": [[2, 3], [3, 4]]}
+            for at, of in enumerate(names, 1)
+        }
+    events.append(op("triton_1", ts, 5, args={"kernel_file": "other.py"}))
+    given = rng.choice(([], [json.dumps(files).encode()], [json.dumps(files).encode()]))
+    return _link(None, orjson.dumps(kineto_document(events)), provenance=given)
+
+
+_LINE = 'File "net.py", line 3, in forward\n    y = f(x)\n'
 
 
 def _matched(seed: int) -> Iterator[str]:
