@@ -35,10 +35,11 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy -p etplus
 	$(BIN)/lint-imports
 
-# Build the documentation: open site/index.html. Warnings, including broken links, are errors.
-docs: $(VENV)/.installed
+# Build the documentation: open site/index.html. Warnings, including broken links, are errors. Then run what pages show.
+docs: $(VENV)/.tests
 	$(INSTALL) -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	$(PYTEST) tests/test_documented_commands.py tests/test_examples.py tests/test_extending.py
 
 # Bundle the page's script into one file. The bundle is committed, so installing and testing need no Node.
 page: report/page/node_modules/.package-lock.json

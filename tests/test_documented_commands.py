@@ -216,6 +216,7 @@ def expand(word: str) -> list[str]:
 CHOSEN = chosen_commands()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", CHOSEN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_of_the_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

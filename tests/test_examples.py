@@ -14,6 +14,7 @@ from astra_sim import RUNNER
 from made_jobs import JOBS
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
 
 
 def run(folder: Path, example: str, *arguments: str | Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support import ROOT, plain, run
 
+pytestmark = pytest.mark.slow
 EXAMPLES = ROOT / "examples" / "extending"
 DOC = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 LINES = "# kernels\ngemm 1000 9000\nrelu 12000 500\nadd 13000 300\n"
