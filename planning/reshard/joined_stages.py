@@ -114,7 +114,7 @@ class _StageCall:
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and not is_tensor(value) and any(True for _ in tensor_values(value))
+    return isinstance(value, list) and not is_tensor(value) and bool(tensor_values(value))
 
 
 def _calls_of(stage: StageStep) -> Callable[[Call], _StageCall]:

@@ -96,12 +96,16 @@ class Call:
     def backward(self) -> bool:
         return self.name.startswith(_BACKWARD)
 
-    def tensors(self, side: str) -> Iterator[list[Any]]:
-        """Yield all tensors among the "inputs" or "outputs", as in an ET."""
-        return tensor_values(self.record.get(side))
+    def tensors(self, side: str) -> list[list[Any]]:
+        """Return all tensors among the "inputs" or "outputs", as in an ET."""
+        return self._sides[side]
 
     def tensor_ids(self, side: str) -> list[int]:
         return [value[0] for value in self.tensors(side)]
+
+    @cached_property
+    def _sides(self) -> dict[str, list[list[Any]]]:
+        return {side: tensor_values(self.record.get(side)) for side in ("inputs", "outputs")}
 
     @cached_property
     def input_shapes(self) -> list[Shape]:
@@ -125,15 +129,12 @@ def is_tensor(value: list[Any]) -> bool:
     return len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in value[:5])
 
 
-def tensor_values(given: Any) -> Iterator[list[Any]]:
-    """Yield all tensors in a value from an ET."""
+def tensor_values(given: Any) -> list[list[Any]]:
+    """Return all tensors in a value from an ET."""
     values = given.get("values") if isinstance(given, dict) else given
-    if isinstance(values, list):
-        if is_tensor(values):
-            yield values
-        else:
-            for value in values:
-                yield from tensor_values(value)
+    if not isinstance(values, list):
+        return []
+    return [values] if is_tensor(values) else list(chain.from_iterable(map(tensor_values, values)))
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:

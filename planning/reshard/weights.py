@@ -232,9 +232,8 @@ def _owners(step: Call, owner_of: OwnerOf) -> Iterator[tuple[Call, Parameter | N
     waiting: list[Call] = []
     for child in step.children:
         waiting.append(child)
-        first = next(child.tensors("inputs"), None)
         on_lists = any(len(tensors) > 1 for tensors in child.inputs)
-        owner = None if first is None else owner_of(first)
+        owner = next(map(owner_of, child.tensors("inputs")), None)
         if on_lists or owner is not None:
             yield from ((earlier, None if on_lists else owner) for earlier in waiting)
             waiting = []
