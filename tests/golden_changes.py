@@ -1,5 +1,6 @@
 """Lines that say how documents are read after one random change, for the golden files: which are refused, and where."""
 
+import gzip
 import json
 import random
 import re
@@ -17,6 +18,7 @@ import numpy as np
 from chakra_sets import write_set
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2
+from etplus.schemas.chakra.attributes import MESSAGES
 from etplus.schemas.chakra.chakra_reader import read_et
 from etplus.schemas.chakra.json_form import read_workload
 from etplus.schemas.chakra.list_schedule import list_schedule
@@ -118,7 +120,9 @@ def _compile_files(documents: dict[str, Any], *_: Any) -> Any:
 
 
 def _redacted(document: Document, rng: random.Random, folder: Path) -> Any:
-    changed = redact(json.dumps(document).encode(), folder / "copy.json", names=rng.random() < 0.5)
+    text = json.dumps(document).encode()
+    text = rng.choice((text, text, text, text[:-20], gzip.compress(text, 0, mtime=0)[:-20], b"none"))
+    changed = redact(text, folder / "copy.json", names=rng.random() < 0.5)
     return changed, digest((folder / "copy.json").read_bytes())
 
 
@@ -213,6 +217,7 @@ _ADDED: list[tuple[str, str, Any]] = [
     ("et_attrs", "string_val", _REPEATED), ("et_fields", "string_val", '{"rf_id": 4, "more": [1]}'),
     ("pid", "int64_val", 5), ("cat", "string_val", "kernel"), ("inclusive_ns", "int64_val", 5),
     ("exclusive_ns", "int64_val", -1), ("call_parent", "int64_val", 0), ("node_id", "int64_val", 2**62),
+    (MESSAGES, "int64_val", 1),
 ]  # fmt: skip
 
 
@@ -239,7 +244,7 @@ def _flat(number: int) -> Document:
     tensors = {
         "inputs": [[1, 2, 0, 6, 4, "cpu"], 3], "input_shapes": [[2, 3], []], "input_types": ["Tensor(float)", "Int"],
     }  # fmt: skip
-    outputs = {"outputs": [], "output_shapes": [], "output_types": []}
+    outputs: Document = {"outputs": [], "output_shapes": [], "output_types": []}
     return {
         "id": number, "name": "[pytorch|profiler|execution_graph|thread]" if number == 2 else f"aten::op{number}",
         "parent": max(number - 1, 1), "rf_id": number, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0,
@@ -286,6 +291,7 @@ def _compiled() -> dict[str, Any]:
     }  # fmt: skip
     annotations = {
         "12": {"module_fqn": "a", "stack": trace}, "9": [{"name": "x", "module_fqn": "b"}, "r"], "7": "region",
+        "11": {"stack": ["f.py:9:f", "net.py:3:g"]}, "13": {"stack": [trace, trace]},
     }  # fmt: skip
     return {"information": information, "mappings": mappings, "annotations": annotations}
 

@@ -51,6 +51,8 @@ def test_the_offset_is_the_median_distance_and_the_spread_that_of_the_rest() -> 
         (1, 1, 0, 0), (4, 1, 10, 0), (6, 1, 23, 3),
     ]  # fmt: skip
     assert clock_offsets([]) == clock_offsets([matched([], [])]) == []
+    now = 1_800_000_000_000_000_001
+    assert [one.offset_ns for one in clock_offsets([ends([now, now + 3])])] == [0, 3]
 
 
 def test_offsets_go_from_rank_to_rank() -> None:

@@ -75,6 +75,9 @@ def test_a_scheduler_is_an_address_or_a_file(tmp_path: Path, monkeypatch: pytest
         dask_cluster("tcp://none").open(1).__enter__()
     with pytest.raises(UsageError, match="no such file; start a scheduler"):
         dask_cluster("/nowhere/scheduler.json")
+    monkeypatch.setitem(sys.modules, "distributed", None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="needs distributed"):
+        dask_cluster("tcp://h:1")
 
 
 def test_one_process_is_enough_and_an_error_of_usage_concerns_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

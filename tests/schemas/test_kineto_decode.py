@@ -85,9 +85,10 @@ BROKEN = [
 
 @pytest.mark.parametrize(("event", "problem"), BROKEN)
 def test_a_broken_event_is_left_out_and_described(event: dict[str, Any], problem: str) -> None:
-    text, wrong = json.dumps([EVENTS[1], event, EVENTS[10]]).encode(), list[Exception]()
+    text, wrong = json.dumps([EVENTS[1], event, EVENTS[10], EVENTS[2], EVENTS[8]]).encode(), list[Exception]()
     part = read_events([(10, 20, text), (20, 30, text)], modules=False, invalid=wrong.append)
-    assert part.events["index"].tolist() == [0, 2, 3, 5] and part.spans == [(10, 20, 3), (20, 30, 3)]
+    assert part.events["index"].tolist() == [0, 2, 5, 7] and part.spans == [(10, 20, 5), (20, 30, 5)]
+    assert [table["index"].tolist() for table in (part.frames, part.memory)] == [[3, 8], [4, 9]]
     assert len(wrong) == 2 and problem in str(wrong[0])
     with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)):
         read_events([(10, 20, text)], modules=False)

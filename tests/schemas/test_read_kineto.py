@@ -143,12 +143,6 @@ def test_missing_args_and_fields() -> None:
     assert [index for index, _ in records.others(frozenset({"Trace"}))] == [1]
 
 
-def test_an_unfinished_event_ends_where_it_starts() -> None:
-    trace = check(events_of({**OP, "ts": 5, "dur": -1}, {**OP, "ts": 6, "dur": 2}))
-    assert trace.events.dur.tolist() == [-1000, 2000]
-    assert trace.events.end.tolist() == [5000, 8000]
-
-
 def test_args_are_kept_as_they_stand() -> None:
     odd = b'{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
     text = b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "args": %b, "name": "a"}, {"ph": "X", "args": {}}]}' % odd
