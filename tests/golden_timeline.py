@@ -94,7 +94,8 @@ def timeline_lines(name: str) -> list[str]:
     for network in NETWORKS[some]:
         lines += _tried(network, traces, unchanged, [], network)
     graph = unchanged.graph
-    for label, other in (("without recording", without_recording(graph, 0.5)), ("no turns", without_turns(graph))):
+    recorded = without_recording(graph, 0.5), without_recording(graph, 1.0, typical=True)
+    for label, other in (*zip(("half", "typical"), recorded, strict=True), ("no turns", without_turns(graph))):
         lines += flat(label, [other.edges.lag, other.edges.source, other.edges.kind])
     if graph.shared is not None:
         lines += flat("beside", [unevenness(graph), plain_work(graph), *equal_operators(graph)])

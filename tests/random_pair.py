@@ -39,7 +39,7 @@ class _Pair:
     def documents(self) -> tuple[Document, Document]:
         for thread in range(1, self.rng.choice((1, 2, 2, 3)) + 1):
             self.tid, self.clock = 6 + thread, self.rng.choice((0.0, 10.0, 250.0)) + 7 * self.rank
-            parts = self._op, self._op, self._op, self._runtime, self._step, *[self._comm] * self.several
+            parts = self._op, self._op, self._op, self._runtime, self._step, *[self._comm] * 2 * self.several
             for _ in range(self.rng.choice((4, 9, 16))):
                 self.rng.choice(parts)(None)
                 self.clock += self.rng.choice((*_US, 201.0))
@@ -48,7 +48,8 @@ class _Pair:
         nodes = [
             {**made, "id": ids[made["made"]], "parent": ids.get(made["parent"], 2), "rf_id": made["rf_id"] * numbered,
              "seq_id": made["seq_id"] + shift * (made["seq_id"] >= 0)}
-            for made in sorted(self.nodes, key=lambda made: made["ts"]) if whole or self.rng.random() < 0.97
+            for made in sorted(self.nodes, key=lambda made: made["ts"])
+            if self.rng.random() < (0.7 if made["name"] == "gloo:all_reduce" else 1.0 if whole else 0.97)
         ]  # fmt: skip
         first = self.events[:1] * (self.rng.random() < 0.5)
         rest = [one for one in self.events[len(first) :] if whole or self.rng.random() < 0.97]
@@ -82,7 +83,8 @@ class _Pair:
             types = ["GenericList[Tensor(float)]", "Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String", "", ""]
             node["inputs"] = {"values": values, "shapes": [[]] * 7, "types": types}
             args |= rng.choice(({}, _COMM | {"Collective name": kind, "In msg nelems": rng.choice((0, 64))}))
-            parts = [self._wait_event, self._wait_event if kind == "wait" else self._communication]
+            parts = [self._wait_event, self._communication if kind == "allreduce" else self._wait_event]
+        parts = {"c10d::allreduce_": [self._gloo], "nccl:coalesced": [self._communication]}.get(name, parts)
         self.nodes.append(node)
         self.clock += rng.choice(_US)
         for _ in range(rng.choice((0, 1, 1, 2, 3)) if depth < 3 else 0):
@@ -102,7 +104,10 @@ class _Pair:
         self._op(parent, name, 2, "user_annotation")
 
     def _comm(self, parent: int | None) -> None:
-        self._op(parent, self.rng.choice(("c10d::allreduce_", *["record_param_comms"] * 3)), 1)
+        self._op(parent, self.rng.choice(("c10d::allreduce_", "nccl:coalesced", *["record_param_comms"] * 3)), 1)
+
+    def _gloo(self, parent: int | None, depth: int = 0) -> None:
+        self._op(parent, "gloo:all_reduce", 3)
 
     def _wait_event(self, parent: int | None, depth: int = 0) -> None:
         self._runtime(parent, depth, "cudaStreamWaitEvent")

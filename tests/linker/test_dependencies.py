@@ -62,6 +62,14 @@ def test_launches_lead_from_the_runtime_call_else_from_the_parent() -> None:
     assert edges.contradicted == {"launch": 1} and found(edges, "launch") == [(2, 4), (2, 5), (8, 3)]
 
 
+def test_a_kernel_that_starts_before_the_operator_it_names_was_not_launched_by_it() -> None:
+    join = a_join([("cpu_op", "op", 10, 20, 0), ("kernel", "k", 9, 30, 7)], calls=[(0, -1)], nodes=[(1, -1)],
+                  et_names=["root", "op"], node_of_call=[0], gpu=[(1, 0, -1)])  # fmt: skip
+    edges = _Edges()
+    module._add_launches(join, edges)
+    assert edges.contradicted == {"launch": 1} and found(edges, "launch") == []
+
+
 def test_collectives_of_a_group_may_overlap_by_a_microsecond() -> None:
     join, edges = gpu_join(), _Edges()
     module._add_comm(join, {3: "x", 0: "x", 2: "x", 1: "y"}, edges)

@@ -11,7 +11,6 @@ from etplus.linker.gpu_order import (
     _between_work,
     _last_of_another,
     _nearest,
-    _sources,
     find_graph_order,
 )
 from hypothesis import given
@@ -69,10 +68,6 @@ def test_the_stream_on_which_a_thread_recorded_an_event() -> None:
 def test_the_last_place_of_another_value(values: list[int]) -> None:
     expected = [max((j for j in range(i) if values[j] != values[i]), default=-1) for i in range(len(values))]
     assert _last_of_another(np.array(values, np.int64)).tolist() == expected
-
-
-def test_what_leads_to_a_node_through_others() -> None:
-    assert _sources(1, {1: [2, 3], 3: [4, 2], 4: [3]}) == {2, 3, 4} and _sources(9, {}) == set()
 
 
 def in_graph(*events: tuple[int, int, int], names: list[str] | None = None) -> list[tuple[int, int]]:
