@@ -47,19 +47,6 @@ def test_two_ranks_in_one_file_have_the_tables_of_each_alone(layout: Callable[..
         assert told(load(path, rank=rank)) == told(load(orjson.dumps(kineto_document(job))))
 
 
-def test_begins_and_ends_are_paired_by_name_and_the_others_counted() -> None:
-    edges = [("B", "a", 0), ("B", "b", 2), ("E", "a", 5), ("E", "b", 9), ("B", "c", 10), ("B", "d", 11),
-             ("E", None, 13), ("E", "nowhere", 14)]  # fmt: skip
-    events = [
-        {"ph": ph, "cat": "cpu_op", "ts": ts} | ({} if name is None else {"name": name}) for ph, name, ts in edges
-    ]
-    trace = read_kineto(orjson.dumps(kineto_document([*events, {"ph": "E", "ts": 15, "tid": 8}])))
-    found = [(trace.events.names[code], dur) for code, dur in zip(trace.events.name, trace.events.dur, strict=True)]
-    assert found == [("a", 5000), ("b", 7000), ("d", 2000)]
-    assert trace.account.dropped == {"begin (B) without its end": 1, "end (E) without its begin": 2}
-    assert trace.account.read == {"cpu_op": 3, "end of a pair": 3} and trace.account.total == 9
-
-
 def test_unknown_events_are_one_warning_and_in_the_report(tmp_path: Path) -> None:
     odd = [{"ph": "X", "cat": "tpu_op", "name": "a", "ts": 1, "dur": 1}] * 3
     odd += [{"ph": "X", "name": "b", "ts": 1, "dur": 1}, {"ph": "?", "name": "c"}, {"ph": "B", "name": "d", "ts": 1}]
