@@ -5,17 +5,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import orjson
 from chakra_sets import write_set
 from etplus.converters.open import load
 from etplus.linker import link
+from etplus.timeline import iterations
 from etplus.timeline.beside_transfers import equal_operators, plain_work, unevenness
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.critical import critical_chain, critical_path, resource_bounds, with_origins
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, predicted_traces
-from etplus.timeline.iterations import find_iterations, predict_iteration
 from etplus.timeline.meant_rows import select, step_of_row
 from etplus.timeline.network_description import NetworkLevel
 from etplus.timeline.network_file import fit_network, job_samples, library_of, parse_network
@@ -111,6 +115,9 @@ def timeline_lines(name: str) -> list[str]:
             lines += flat("points", [made.measured])
             lines += flat("predicted", [made.edges.source, made.edges.target, made.edges.lag, made.edges.kind])
         lines += _held_out(own)
+        for row in trace.calls.source[:8:3].tolist() if len(traces) == 1 else ():
+            path = critical_path(unchanged, (trace.name_of(row), 0))
+            lines += flat("between", [path.edge, path.by_kind, [*path.by_op.items()]])
         chain = critical_chain(trace)
         lines += flat("chain", vars(chain) if chain is not None else {})
     return lines
@@ -118,15 +125,32 @@ def timeline_lines(name: str) -> list[str]:
 
 def _held_out(graph: ReplayGraph) -> Iterator[str]:
     try:
-        for index in range(len(find_iterations(graph.trace))):
-            held = predict_iteration(graph, index, keep_outliers=index == 1)
+        for index in range(len(iterations.find_iterations(graph.trace))):
+            held = iterations.predict_iteration(graph, index, keep_outliers=index == 1)
             yield from flat("held out", {**vars(held), "error": held.error, "spread": held.spread})
     except EtplusError as error:
         yield str(error)
 
 
-def network_lines(_: str) -> list[str]:
-    """What communications take on a few networks, ns."""
+def _outliers(rng: Random) -> Iterator[str]:
+    """Iterations that are set apart because of random work and times."""
+    count, rows = rng.choice((3, 4, 5, 8)), rng.choice((12, 30))
+    of_row = np.array([rng.randrange(-1, count) if rng.random() < 0.3 else at % count for at in range(rows)])
+    name, scope, kind = (
+        np.array([rng.choice(of) for _ in of_row]) for of in ((0, 0, 0, 1, 2), (0, 0, 0, 7), (0, 1, 2))
+    )
+    trace: Any = SimpleNamespace(nodes=SimpleNamespace(name=name, scope=scope * (rng.random() < 0.3), kind=kind))
+    times = np.array([rng.choice((100, 100, 101, 120, 121, 0)) for _ in range(count)])
+    found = iterations.find_outliers(trace, of_row, times, [f"step {k}" for k in range(count)])
+    ratio = iterations.median_ratio([(times[of_row], times[name] + rng.choice((0, 9)), np.maximum(of_row, 0))])
+    told = [(one.iteration, one.reason) for one in found], iterations.warm_up(found), iterations.percentiles(times)
+    yield f"{count} {told} {ratio:.9g}"
+
+
+def network_lines(name: str) -> list[str]:
+    """What communications take on a few networks, ns; or which iterations are set apart."""
+    if name == "outliers":
+        return [line for seed in range(60) for line in _outliers(Random(seed))]
     lines = []
     for text in (*NETWORKS, "bandwidth=1,latency=50ns,algorithm=halving-doubling"):
         for kind, ranks, levels in product(KINDS, RANKS, LEVELS):

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_changes import to_bound, without_launch_gaps
 from etplus.timeline.meant_rows import Within, rows_within, step_of_row
 from etplus.timeline.replay_graph import LAUNCH
-from etplus.timeline.whatif import WhatIf, parse_what_if
+from etplus.timeline.whatif import WhatIf, apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
 from made_traces import Timeline, after, ends, starts
 from support import linked
@@ -34,13 +35,6 @@ def test_a_call_that_waits_no_more_lets_the_host_go_on(text: str) -> None:
     assert 20 < starts(result)["aten::next"] < 40
     assert starts(result)["relu"] >= ends(result)["gemm"] == ends(before)["gemm"]
     assert result.makespan_ns == ends(result)["relu"] * 1000
-
-
-def test_an_op_that_waits_for_nothing_cannot_wait_less() -> None:
-    with pytest.raises(UsageError, match="nothing in the trace"):
-        after(waiting().graph(), "no wait aten::xyz")
-    graph = waiting().graph()
-    assert np.array_equal(after(graph, "no wait aten::mm").time, after(graph).time)
 
 
 def launch_bound(steps: int = 2, count: int = 5) -> Timeline:
@@ -69,27 +63,6 @@ def test_work_that_is_launched_at_once_follows_by_its_stream() -> None:
     assert start["kernel04"] == 430 and start["kernel14"] - start["kernel10"] == 40
 
 
-def test_neighbors_become_one() -> None:
-    graph = launch_bound(1).graph()
-    base, result = after(graph), after(graph, "fuse kernel:~kernel0*0.5")
-    rows = [row for row in range(len(graph.start)) if graph.start[row] >= 0 and graph.name_of(row).startswith("kernel")]
-    assert (result.end - result.start)[rows].sum() == 25_000
-    assert base.makespan_ns - result.makespan_ns == 4 * 60_000
-    some = after(graph, "fuse kernel:~kernel01*0.5")  # without a neighbor it stays as it is
-    assert some.makespan_ns == base.makespan_ns
-
-
-def test_fused_kernels_of_other_ops_stay() -> None:
-    trace = Timeline()
-    trace.op("aten::both", 0, 100)
-    for number, name in enumerate(("add_a", "add_b", "gemm")):
-        trace.launch(name, 10 + 30 * number, 5, 20 + 30 * number, 10)
-    graph = trace.graph()
-    result = after(graph, "fuse kernel:~add")
-    assert ends(result)["aten::both"] == 95  # one launch call of 5 µs less
-    assert ends(result)["add_b"] - starts(result)["add_a"] == 20
-
-
 def test_overlapped_work_holds_nothing_back() -> None:
     trace = Timeline()
     trace.op("aten::mm", 0, 20)
@@ -111,8 +84,10 @@ def test_a_share_of_the_bound_never_slows_down() -> None:
     bounds[rows] = [3_000, 9_000, 0, -1, 5_000]
     durations = to_bound(graph, np.ones(len(bounds), np.bool_), 0.5, bounds)(graph).durations[rows]
     assert durations.tolist() == [6_000, 10_000, 0, 10_000, 10_000]
-    with pytest.raises(UsageError, match="the bound of these events is unknown"):
-        after(graph, "kernel*bound/0.5")
+    for known in (None, lambda: np.full(len(bounds), -1)):
+        with pytest.raises(UsageError, match="the bound of these events is unknown"):
+            apply_what_ifs(graph, [parse_what_if("kernel*bound/0.5")], fit_constants(graph), known)
+    assert apply_what_ifs(graph, [parse_what_if("gpu*bound/1")], fit_constants(graph), lambda: bounds) is not graph
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from etplus.timeline.constants import Constants, fit_constants
+from etplus.timeline.constants import Constants
 from etplus.timeline.graph_changes import remove, scale, set_latency, without_queue
-from etplus.timeline.graph_replay import replay
 from etplus.timeline.meant_rows import select
 from etplus.timeline.replay_graph import (
     COMM,
@@ -25,7 +24,7 @@ from etplus.timeline.replay_graph import (
 from etplus.timeline.whatif import WhatIf, apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
 from etplus.trace.intervals import Span
-from made_traces import Timeline, after, starts
+from made_traces import Timeline, after
 
 
 def program() -> Timeline:
@@ -75,20 +74,6 @@ def test_others_are_refused(text: str) -> None:
 def test_a_change_of_nothing_is_an_error(text: str, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         after(program().graph(), text)
-
-
-def test_changes_are_applied_in_order() -> None:
-    graph = program().graph()
-    constants = fit_constants(graph)
-    both = apply_what_ifs(graph, [parse_what_if("cpu*2"), parse_what_if("cpu*0.5")], constants)
-    assert np.array_equal(replay(both, constants).time, replay(graph, constants).time)
-
-
-def test_a_removed_op_launches_nothing_and_waits_for_nothing() -> None:
-    result = after(program().graph(), "remove op:aten::mm")
-    assert starts(result)["aten::other"] == 60
-    document = result.graph.trace
-    assert not np.any((result.end - result.start)[document.nodes.kind == 1])
 
 
 def by_hand() -> ReplayGraph:
