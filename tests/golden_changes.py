@@ -61,6 +61,9 @@ def change_lines() -> Iterator[str]:
             rng = random.Random(f"{label} {seed}")
             changed = document if label == "chakra" or document is None else _changed(document, rng)
             yield f"{label} {seed} {_answer(read, changed, rng)}"
+    for size in (1.5, "x", 8.0):
+        nodes = [{**_WORKLOAD["workload_graph"][0], "comm_size": size}]
+        yield f"size {size} {_answer(_workload, {'workload_graph': nodes}, random.Random(0))}"
 
 
 def _answer(read: Callable[[Any, random.Random, Path], Any], document: Any, rng: random.Random) -> str:
@@ -126,7 +129,7 @@ def _redacted(document: Document, rng: random.Random, folder: Path) -> Any:
     return changed, digest((folder / "copy.json").read_bytes())
 
 
-_WORKLOAD = {
+_WORKLOAD: Document = {
     "workload_graph": [
         {"Id": at, "Name": "x", "NodeType": 4 + 3 * at, "runtime": 1.6, "data_deps": [0] * at, "ctrl_deps": [0] * at}
         | {"is_cpu_op": 0, "comm_type": 2.0, "comm_size": 64, "pg_name": 3, "more": True, "inputs": "a"}

@@ -47,7 +47,7 @@ def find_groups(prefix: str) -> str | None:
     if own.is_file():
         return str(own)
     others = [Path(f"{prefix}.json"), Path(f"{prefix}.comm_group.json"), *map(own.with_name, _SHARED_NAMES)]
-    return next((str(path) for path in others if path.is_file() and _BEGIN.match(head_of(str(path)))), None)
+    return next((str(path) for path in others if _BEGIN.match(head_of(str(path)))), None)
 
 
 def group_name(value: Any) -> str:

@@ -66,8 +66,6 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["{json}"], "the following arguments are required: -o/--output"),
-        (["{et}", "--out", "{folder}/in", "--to", "chakra"], "the output would replace an input"),
-        (["{json}", "{et}", "-o", "out.et"], "are both rank 0"),
         (["{json}", "-o", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': expected NAME=VALUE"),
     ],
 )

@@ -15,6 +15,7 @@ from etplus.schemas.execution_trace.arguments import (
     launched_members,
     made_node,
     process_groups,
+    recorded_groups,
     tensor_members,
     undecoded_arguments,
     whole_sides,
@@ -182,6 +183,7 @@ def test_process_groups() -> None:
     listed = [{"pg_name": "0", "ranks": [0, 1]}]
     text = json.dumps(listed)
     assert process_groups(text) == listed == process_groups(json.dumps(text), quoted=True)
+    assert recorded_groups(DecodedSide([7, "no", text], [], [], None, False)) == listed and not recorded_groups(NOTHING)
     assert process_groups("{}") is None and process_groups("no") is None and process_groups(text, quoted=True) is None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import compile_et_def
 import pytest
 from etplus.schemas.chakra import et_def_pb2
-from etplus.schemas.chakra.attributes import attribute, values_of
+from etplus.schemas.chakra.attributes import attribute, is_message, values_of
 from google.protobuf import descriptor_pb2
 
 HERE = Path(et_def_pb2.__file__).parent
@@ -64,7 +64,14 @@ def test_values_by_name() -> None:
     assert values_of([attribute("involved_dim", [True, False])]) == {"involved_dim": [True, False]}
     other = [
         et_def_pb2.AttributeProto(name="stream", string_val="7"), et_def_pb2.AttributeProto(name="stream"),
-        et_def_pb2.AttributeProto(name="odd", int64_val=7), et_def_pb2.AttributeProto(name="odd"),
+        et_def_pb2.AttributeProto(name="stream", uint64_val=2**63), et_def_pb2.AttributeProto(name="odd", int64_val=7),
     ]  # fmt: skip
     assert values_of(other) == {} == values_of([])
     assert values_of([*made[:1], *other]) == {"stream": 0}
+
+
+def test_a_message_of_a_kernel_has_its_type_and_its_attribute() -> None:
+    marks = ([attribute("message_of", 1)], [], [attribute("tid", 1)])
+    kinds = et_def_pb2.COMM_SEND_NODE, et_def_pb2.COMP_NODE
+    nodes = [et_def_pb2.Node(type=kind, attr=mark) for kind in kinds for mark in marks]
+    assert list(map(is_message, nodes)) == [True, *[False] * 5]

@@ -104,11 +104,6 @@ def test_any_time_to_the_ns(times: list[int], digits: int) -> None:
     assert read_kineto(f'{{"traceEvents": [{events}]}}'.encode()).events.ts.tolist() == times
 
 
-def test_pids_as_numbers_and_texts_are_different_threads() -> None:
-    trace = check(events_of(*({"ph": "X", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": pid} for pid in (7, "7", 7))))
-    assert trace.events.thread.tolist() == [0, 1, 0]
-
-
 ODD = ["5", 5.5, True, None, [5], {"a": 5}, 2**64, -(2**63) - 1, 1e300]
 WHOLE = [5.0, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
 
