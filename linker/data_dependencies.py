@@ -227,8 +227,7 @@ def _tree(parent: IntColumn) -> _Tree:
         caller = parents[call]
         if caller >= 0:
             size[caller] += size[call]
-            if last[call] > last[caller]:
-                last[caller] = last[call]
+            last[caller] = max(last[caller], last[call])
     free, roots = [0] * len(parents), 0
     for call, caller in enumerate(parents):
         if caller >= 0:

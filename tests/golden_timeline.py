@@ -29,7 +29,7 @@ from etplus.timeline.replay_ranks import replay_ranks
 from etplus.timeline.replay_summary import summarize
 from etplus.timeline.replay_text import render, render_full
 from etplus.timeline.untraced import gain_range, recording_costs, without_recording
-from etplus.trace.errors import EtplusError
+from etplus.trace.errors import EtplusError, UsageError
 from etplus.trace.trace import Trace
 from golden_analysis import RANDOM, flat, traces_of
 from golden_converting import SETS
@@ -51,6 +51,8 @@ NETWORKS = (
     "bandwidth=25,latency=5us", "bandwidth=0.5,latency=20", "bandwidth=10,latency=1us,algorithm=direct",
     "bandwidth=10,latency=1us,library=nccl", "bandwidth=2,library=gloo",
 )  # fmt: skip
+NO_NETWORKS = ("bandwidth=0", "latency=5", "x=1", "latency=2h", "latency=2s", "library=mpi", "algorithm=star",
+               "library=gloo,algorithm=ring")  # fmt: skip
 LEVELS = (
     (), (NetworkLevel(2, 300.0, 1000), NetworkLevel(6, 50.0, 2000, "direct")),
     (NetworkLevel(4, 300.0, 1000, topology="ring"), NetworkLevel(12, 90.0, 1500, "tree")),
@@ -147,11 +149,18 @@ def _outliers(rng: Random) -> Iterator[str]:
     yield f"{count} {told} {ratio:.9g}"
 
 
+def _is_network(text: str) -> bool:
+    try:
+        return bool(parse_network(text))
+    except UsageError:
+        return False
+
+
 def network_lines(name: str) -> list[str]:
     """What communications take on a few networks, ns; or which iterations are set apart."""
     if name == "outliers":
         return [line for seed in range(60) for line in _outliers(Random(seed))]
-    lines = []
+    lines = [f"{part}{text} {_is_network(part + text)}" for part in ("", "bandwidth=5,") for text in NO_NETWORKS]
     for text in (*NETWORKS, "bandwidth=1,latency=50ns,algorithm=halving-doubling"):
         for kind, ranks, levels in product(KINDS, RANKS, LEVELS):
             try:

@@ -151,16 +151,16 @@ def held_out_graph(
     row, iteration = row[chosen], iteration[chosen]
     path = _paths(graph.trace)
     point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])
-    kind_and_point = edges.kind[chosen].astype(np.int64) * 3 + point
-    _, path_key = distinct_rows(path[row], kind_and_point)
+    kind = edges.kind[chosen]
+    _, path_key = distinct_rows(path[row], kind, point)
     _, key = distinct_rows(path_key, _ordinals(iteration, path_key))
-    _, name_key = distinct_rows(graph.trace.nodes.name[row], kind_and_point)
+    _, name_key = distinct_rows(graph.trace.nodes.name[row], kind, point)
     lag, is_held_out = edges.lag[chosen], iteration == index
     has_median, value = _medians(key, lag, is_held_out)
     near, stand_in = _medians(name_key, lag, is_held_out)
     value = np.where(has_median, value, np.where(near, stand_in, 0))
     shared = np.isin(key, key[is_held_out]) & ~is_held_out
-    on_host = np.isin(edges.kind[chosen], (HOST, HANDOFF))
+    on_host = np.isin(kind, (HOST, HANDOFF))
     for some in (on_host, ~on_host):
         known = some & shared
         ratio = median_ratio([(lag[known], value[known], iteration[known])])
