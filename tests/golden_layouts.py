@@ -45,7 +45,7 @@ def layout_lines(name: str) -> Iterator[str]:
         job = Resharded(derivation, Network(25.0, 5000.0))
         told = (job.memory, job.gradients, not_derived(derivation), job.assumptions, job.scaling)
         yield f"{options} {job.matched()} {msgspec.json.encode(told).decode()}"
-        if layout.tp > 1:
+        if layout.tp > 1 or layout.ep > 1:
             yield from re.sub(r"[^-\d\n]+", " ", explain(derivation)).split("\n")
         for rank, ranks in job.rank_map.items():
             items = [repr(item) for item in program(derivation, rank)]

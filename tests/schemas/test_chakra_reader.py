@@ -3,13 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from etplus.converters.chakra import write_et
 from etplus.linker import link
+from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import KIND_BITS, ORDER
 from etplus.schemas.chakra.chakra_reader import read_et
+from etplus.schemas.chakra.row_reading import check_ids, rows_of_dependencies
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
+from etplus.trace.errors import TraceFormatError
 from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus, gpu, linked, normal, runtime
 from same_traces import assert_saved_alike
@@ -54,3 +58,12 @@ def test_bits_of_kinds_never_change() -> None:
     first = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm")
     assert EDGE_KINDS[:8] == first and ORDER == 1 << 8
     assert KIND_BITS.tolist() == [*(1 << k for k in range(8)), 1 << 9]
+
+
+def test_the_first_dependency_without_a_node_and_the_id_of_most_nodes_are_named() -> None:
+    ids, source, target = (np.array(column) for column in ([4, 2, 7], [4, 2, 9, 8], [2, 7, 2, 4]))
+    assert rows_of_dependencies("f", ids, source[:2], target[:2]).tolist() == [0, 1]
+    with pytest.raises(TraceFormatError, match="node 2: depends on 9, which"):
+        rows_of_dependencies("f", ids, source, target)
+    with pytest.raises(TraceFormatError, match="node 5: 3 nodes have this id"):
+        check_ids("f", [(pb.Node(id=number), b"") for number in (1, 5, 1, 5, 5)])
