@@ -88,13 +88,6 @@ def test_time_is_wall_clock_in_either_generation() -> None:
     assert len({trace.base_time_ns + int(trace.events.ts[0]) for trace in traces}) == 1
 
 
-@pytest.mark.parametrize("us", ["1700000000123456.789", "1700000000123456.001", "4503599627370497.5"])
-def test_epoch_us_with_decimals_are_exact(us: str) -> None:
-    text = f'{{"traceEvents": [{{"ph": "X", "cat": "cpu_op", "name": "a", "ts": {us}, "dur": 0.125}}]}}'
-    assert read_kineto(text.encode()).events.ts.tolist() == [exact_ns(us)]
-    check(text.encode())
-
-
 @examples(60)
 @given(st.lists(st.integers(0, 2**62 - 1), min_size=1, max_size=4), st.integers(0, 3))
 def test_any_time_to_the_ns(times: list[int], digits: int) -> None:

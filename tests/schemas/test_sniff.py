@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from etplus import load
 from etplus.linker import link
-from etplus.schemas.text.sniff import head_of, is_chakra, refuse_foreign, unpacked, varint
+from etplus.schemas.text.sniff import head_of, is_chakra, refuse_foreign, unpacked
 from etplus.trace.errors import EtplusError, TraceFormatError
 from nsys_files import small_export
 from support import fixture_pair
@@ -114,18 +114,6 @@ def test_the_first_plane_of_jax(head: bytes, is_one: bool) -> None:
 )  # fmt: skip
 def test_the_metadata_of_chakra(head: bytes, is_one: bool) -> None:
     assert is_chakra(head) == is_one
-
-
-@pytest.mark.parametrize(
-    ("data", "at", "found"),
-    [
-        (b"\x00", 0, (0, 1)), (b"\x7f", 0, (127, 1)), (b"\x80\x01", 0, (128, 2)), (b"x\xac\x02y", 1, (300, 3)),
-        (b"\xff" * 9 + b"\x01", 0, (2**64 - 1, 10)), (b"\xff" * 10 + b"\x01", 0, (0, -1)), (b"", 0, (0, -1)),
-        (b"\x80", 0, (0, -1)), (b"\x01", 1, (0, -1)),
-    ],
-)  # fmt: skip
-def test_numbers_of_protobuf(data: bytes, at: int, found: tuple[int, int]) -> None:
-    assert varint(data, at) == found
 
 
 def test_a_file_is_unpacked_in_utf8_block_by_block() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from etplus.schemas.text.storage import Folder, at, open_folder
 from etplus.schemas.text.transaction import is_url, transaction
-from etplus.trace.errors import MissingFileError, TraceFormatError, UsageError
+from etplus.trace.errors import EtplusError, MissingFileError, TraceFormatError, UsageError
 
 FILES = {"a.json": b"one", "sub/b.json": b"three", "sub/deep/c.json": b""}
 
@@ -84,6 +84,23 @@ def test_errors(tmp_path: Path) -> None:
         empty.files()
     with pytest.raises(TraceFormatError, match="-none/x: no such file; check the URL"):
         empty.fetch("x", tmp_path)
+
+
+def test_failures_of_a_file_system_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
+    folder = open_folder(f"memory://{tmp_path.name}")
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("odd")
+
+    for method in ("find", "get_file", "size", "put_file", "makedirs"):
+        monkeypatch.setattr(memory, method, fail)
+    for use, what in (
+        (folder.files, "listed"), (lambda: folder.fetch("a", tmp_path), "read"), (lambda: folder.mark("a"), "read"),
+        (lambda: folder.write("a", lambda path: path.write_bytes(b"") and None), "written"),
+    ):  # fmt: skip
+        with pytest.raises(EtplusError, match=rf": cannot be {what} \(RuntimeError: odd\)"):
+            use()
 
 
 def test_urls_in_manifests(tmp_path: Path) -> None:
