@@ -31,8 +31,8 @@ class _Pair:
     def __init__(self, seed: int, rank: int | None) -> None:
         self.rng = random.Random(seed)
         self.nodes, self.events, self.free = list[Document](), list[Document](), dict[tuple[int, int], float]()
-        self.number, self.seq, self.ordinal = 0, -1, 0
-        self.records, self.several = list[int](), self.rng.random() < 0.4 or rank is not None
+        self.number, self.seq, self.ordinal, self.kinds = 0, -1, 0, ("allreduce", "wait")
+        self.records, self.several = list[int](), self.rng.random() < 0.4 or rank is not None or seed % 3 == 0
         chosen = self.rng.choice((0, 1, 1))
         self.rank, self.groups = (chosen, "01") if rank is None else (rank, "0")
 
@@ -78,8 +78,8 @@ class _Pair:
         args = {"Record function id": own, "External id": own} | ({"Sequence number": seq} if seq >= 0 else {})
         args |= {"Input Dims": given["shapes"], "Input type": ["float"] * len(sides[0])}
         if name == "record_param_comms":
-            kind, group = rng.choice(("allreduce", "wait", "send", "recv")), rng.choice(self.groups)
-            values = [sides[0][:1], [rng.randrange(3), False], [group, "default_pg"], self.rank, kind, [], []]
+            kind, group = rng.choice(self.kinds), rng.choice(self.groups)
+            values = [sides[0][:1], [rng.randrange(2), False], [group, "default_pg"], self.rank, kind, [], []]
             types = ["GenericList[Tensor(float)]", "Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String", "", ""]
             node["inputs"] = {"values": values, "shapes": [[]] * 7, "types": types}
             args |= rng.choice(({}, _COMM | {"Collective name": kind, "In msg nelems": rng.choice((0, 64))}))
@@ -104,7 +104,9 @@ class _Pair:
         self._op(parent, name, 2, "user_annotation")
 
     def _comm(self, parent: int | None) -> None:
-        self._op(parent, self.rng.choice(("c10d::allreduce_", "nccl:coalesced", *["record_param_comms"] * 3)), 1)
+        self.kinds = self.rng.choice((("allreduce", "wait"), ("allreduce", "wait"), ("send", "recv")))
+        for name in self.rng.choices(("c10d::allreduce_", "nccl:coalesced", *["record_param_comms"] * 4), k=3):
+            self._op(parent, name, 1)
 
     def _gloo(self, parent: int | None, depth: int = 0) -> None:
         self._op(parent, "gloo:all_reduce", 3)

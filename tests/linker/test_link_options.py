@@ -4,7 +4,7 @@ from dataclasses import asdict
 from inspect import signature
 
 import pytest
-from etplus.linker import LinkOptions, link
+from etplus.linker.pipeline import LinkOptions, link
 from etplus.trace.errors import UsageError
 
 
