@@ -220,7 +220,7 @@ _ADDED: list[tuple[str, str, Any]] = [
     ("et_attrs", "string_val", _REPEATED), ("et_fields", "string_val", '{"rf_id": 4, "more": [1]}'),
     ("pid", "int64_val", 5), ("cat", "string_val", "kernel"), ("inclusive_ns", "int64_val", 5),
     ("exclusive_ns", "int64_val", -1), ("call_parent", "int64_val", 0), ("node_id", "int64_val", 2**62),
-    (MESSAGES, "int64_val", 1),
+    (MESSAGES, "int64_val", 1), ("et_fields", "string_val", '{"attrs": [{"name": "seq_id", "value": 5}]}'),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -137,7 +138,7 @@ def _read(label: str, document: Document) -> Iterator[str]:
         wanted: tuple[dict[str, int], ...] = ({"rank": 1}, {"et_pid": 101}, {"et_rank": 0})
         yield from (f"{label} {one_process(kineto, **numbers).file}" for numbers in wanted)
     except EtplusError as error:
-        yield f"{label}: {type(error).__name__}"
+        yield f"{label}: {type(error).__name__} {re.findall('[0-9]+', str(error))}"
 
 
 def timeline_lines(label: str, kineto: KinetoTrace | None) -> Iterator[str]:

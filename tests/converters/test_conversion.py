@@ -65,7 +65,6 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{json}"], "the following arguments are required: -o/--output"),
         (["{json}", "-o", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': expected NAME=VALUE"),
     ],
 )

@@ -61,7 +61,7 @@ def test_bits_of_kinds_never_change() -> None:
 
 
 def test_the_first_dependency_without_a_node_and_the_id_of_most_nodes_are_named() -> None:
-    ids, source, target = (np.array(column) for column in ([4, 2, 7], [4, 2, 9, 8], [2, 7, 2, 4]))
+    ids, source, target = (np.array(column) for column in ([4, 2, 7], [4, 2, 9, 8], [7, 7, 2, 4]))
     assert rows_of_dependencies("f", ids, source[:2], target[:2]).tolist() == [0, 1]
     with pytest.raises(TraceFormatError, match="node 2: depends on 9, which"):
         rows_of_dependencies("f", ids, source, target)

@@ -40,6 +40,7 @@ def test_the_fields_of_comm() -> None:
     assert kernel_comm(json({"Process Group Ranks": "[3, 1, ...]"}))["pg_first_rank"] == 3
     assert kernel_comm(json({**KERNEL, "Group size": 1}))["pg_ranks"] is None, "longer than the group"
     assert kernel_comm(json({"Seq": True, "Group size": "4"}))["seq"] is None
+    assert kernel_comm(json({"Process Group Ranks": [0, 1]}))["pg_ranks"] == [0, 1]
 
 
 @pytest.mark.parametrize(
