@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ def change_lines() -> Iterator[str]:
             rng = random.Random(f"{label} {seed}")
             changed = document if label == "chakra" or document is None else _changed(document, rng)
             yield f"{label} {seed} {_answer(read, changed, rng)}"
+    for column, values in product(("above_step", "name", "entry", "id_step"), ([-2, 0], [0, 1], [1, 2], [-1, 9])):
+        changed = rich | {"stacks": rich["stacks"] | {column: values}}
+        yield f"stacks {column} {_answer(_etplus, changed, random.Random(0))}"
     for size in (1.5, "x", 8.0):
         nodes = [{**_WORKLOAD["workload_graph"][0], "comm_size": size}]
         yield f"size {size} {_answer(_workload, {'workload_graph': nodes}, random.Random(0))}"

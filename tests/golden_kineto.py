@@ -72,6 +72,7 @@ _HEADERS: dict[str, list[Document]] = {
 def random_document(kind: str, rng: random.Random) -> Document:
     args = _ARGS | {_WHOLE: {}, _ODD: _ODD_ARGS, _OLD: _OLD_ARGS}[kind]
     events: list[Any] = []
+    narrow = rng.random() < 0.6
     for _ in range(rng.randint(2, 24)):
         phase = rng.choice(_PHASES[kind])
         flow, memory = phase in ("s", "f"), phase == "i" and rng.random() < 0.8
@@ -81,6 +82,8 @@ def random_document(kind: str, rng: random.Random) -> Document:
             "pid": rng.choice(_PIDS[kind]), "tid": rng.choice(_TIDS[kind]), "ts": rng.choice(_TIMES[kind]),
         }  # fmt: skip
         event |= {"dur": rng.choice(_LENGTHS[kind])} if phase == "X" else {"id": rng.choice(_IDS)} if flow else {}
+        if narrow and (flow or category in ("cuda_runtime", "hpu_op", "kernel")):
+            event |= {"pid": 70, "tid": 71}
         if category == "python_function" and rng.random() < 0.5:
             event |= {"ts": rng.choice((-1, 0, 1)), "dur": rng.choice((-1, 0, 1, 2**53 / 1000))}
         keys = [*rng.sample([*args], rng.randint(0, 6)), *["Bytes"] * memory]

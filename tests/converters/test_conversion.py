@@ -65,6 +65,13 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["{json}", "-o", "{json}", "--to", "chrome"], "the output would replace an input"),
+        (["{json}", "-o", "foo.bar"], "foo.bar: unknown extension; choose a format with --to, or one of .et, .goal, "),
+        (["{json}", "{et}", "-o", "out.et"], "are both rank 0"),
+        (["none.json", "-o", "out.et"], "none.json: no such file"),
+        (["{json}", "-o", "{et}/folder/out.et"], "cannot be written"),
+        (["{json}", "-o", "out.et", "--rank", "3"], "no file for rank 3; there are ranks 0"),
+        (["{json}", "-o", "out.et", "--roofline", "2"], "chakra has no option 'roofline'; its options: memory_nodes, "),
         (["{json}", "-o", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': expected NAME=VALUE"),
     ],
 )
