@@ -120,6 +120,7 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
             (folder / "w.0.json").write_bytes(orjson.dumps({"workload_graph": nodes}))
             yield "workload", folder / "w.0.json"
             yield from ((f"host {label}", job.texts()[1]) for label, job in HOST_JOBS.items())
+            yield "memory", kineto_of([op("aten::mm", 0, 10), memory_event(3, 64, 4096, 64), memory_event(20, 8, 1, 1)])
             yield "program", kineto_of(program({7: ("aten::mm", 30), 9: ("aten::relu", 5)}))
         case "redacted":
             for source in (*SMALL, FIXTURES / "compiled/breaks.kineto.json.gz"):

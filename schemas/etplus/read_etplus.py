@@ -391,8 +391,8 @@ def _handoffs(trace: Trace) -> IntColumn:
     waits_for = trace.nodes.inter_thread_dep[order]
     first = (waits_for >= 0) & ((before < 0) | (waits_for != trace.nodes.inter_thread_dep[before]))
     row_of = dict(zip(trace.nodes.id.tolist(), range(len(trace)), strict=True))
-    found = [(row_of.get(i, -1), row) for i, row in zip(waits_for[first].tolist(), order[first].tolist(), strict=True)]
-    return _pairs([(source, target) for source, target in found if source >= 0])
+    waits = zip(waits_for[first].tolist(), order[first].tolist(), strict=True)
+    return _pairs([(row_of[i], row) for i, row in waits if i in row_of])
 
 
 def _successive_collectives(trace: Trace) -> IntColumn:

@@ -51,6 +51,7 @@ def test_what_kineto_records_in_the_terms_of_ets() -> None:
 
 def test_texts_of_another_length_are_left_out() -> None:
     assert in_terms_of_ets(changed(Concrete_Inputs=["1"]))["values"] == [""] * 8
+    assert in_terms_of_ets(changed(Concrete_Inputs=["7"] * 8))["values"] == ["7", 7, 7, 7, 7, 7, "7", 7]
     assert "strides" not in in_terms_of_ets(changed(Input_Strides=[[1]]))
     assert "strides" not in in_terms_of_ets({"args": {}})
     nothing = msgspec.json.decode(NO_TENSORS)
