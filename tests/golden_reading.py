@@ -106,7 +106,10 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
             for file in ("captured.etplus.json", "captured.et", "captured.parquet"):
                 etplus.convert(trace, folder / file)
                 yield file, folder / file
-            plain_trace = read_etplus(b"".join(etplus.link(None, replayed).chunks()))
+            text = orjson.dumps(
+                etplus.link(None, replayed).to_dict() | {"unattached": early}, option=orjson.OPT_INDENT_2
+            )
+            plain_trace = read_etplus(text)
             etplus.convert(plain_trace, folder / "later.et")
             for later in (plain_trace, etplus.load(folder / "later.et")):
                 yield "captured later", link_captured_graphs(later, read_captures([captured]))

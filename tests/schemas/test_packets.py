@@ -21,6 +21,7 @@ def test_packets_with_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     for window in (20, 32, 140):
         monkeypatch.setattr(module, "_WINDOW", window)
         assert list(packets(TRACE, "x")) == expected
+        assert list(packets(b"\x0a\x02ab" * 40, "x")) == [(at, b"ab") for at in range(2, 160, 4)]
 
 
 @pytest.mark.parametrize(
