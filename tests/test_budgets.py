@@ -15,7 +15,7 @@ BUDGETS = {
     "recording": 1_566,  # plan: 1,400
     "jobs": 2_537,  # plan: 3,000
     "converters": 7_208,  # plan: 7,500
-    "timeline": 5_406,  # plan: 5,500
+    "timeline": 5_394,  # plan: 5,500
     "cli": 4_020,  # plan: 3,600
     "analysis": 13_446,  # plan: 14,000
     "report": 2_659,  # plan: 2,000

@@ -6,8 +6,6 @@ from etplus.planning.costs.end_to_end import predict
 from etplus.planning.costs.fitting import fit
 from etplus.planning.measure.measured import Conditions, Measured
 from etplus.timeline.iterations import find_iterations
-from etplus.trace.brief import brief
-from etplus.trace.steps import Step
 from support import linked
 
 GPU = "pairs/gpu_shaped_from_cpu"
@@ -27,12 +25,3 @@ def test_public_objects_print_in_a_screen() -> None:
     for thing in things:
         lines = repr(thing).split("\n")
         assert len(lines) <= LINES and max(map(len, lines)) <= COLUMNS, repr(thing)[:2000]
-
-
-def test_what_brief_says() -> None:
-    trace = linked(GPU)
-    assert len(repr(trace.gpu)) < 1000
-    assert repr(trace.gpu).startswith(f"<GpuEvents: {len(trace.gpu)} rows\n  name           int32 × {len(trace.gpu)}\n")
-    assert repr(Step(0, "a", 1, 2)) == "Step(number=0, name='a', start_ns=1, end_ns=2, batch=None, inferred=False)"
-    hostile = brief(Step(0, "\x1b[2J\n" * 50, 1, 2))
-    assert "\x1b" not in hostile and hostile.count("\n") == 6

@@ -15,19 +15,7 @@ from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 from .graph_events import GraphEvents
-from .replay_graph import (
-    DURATION,
-    EVENT,
-    HANDOFF,
-    HOST,
-    LAUNCH,
-    ORDER,
-    STREAM,
-    SYNC,
-    Edges,
-    ReplayGraph,
-    renumbered,
-)
+from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, ORDER, STREAM, SYNC, Edges, ReplayGraph, renumbered
 
 # Maps kinds of trace edges to kinds of graph edges. All other kinds become ORDER.
 _KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": EVENT, "sync": SYNC}

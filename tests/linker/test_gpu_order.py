@@ -5,14 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.linker.gpu_order import (
-    GpuOrder,
-    Submissions,
-    _between_work,
-    _last_of_another,
-    _nearest,
-    find_graph_order,
-)
+from etplus.linker.gpu_order import GpuOrder, Submissions, _between_work, _last_of_another, _nearest, find_graph_order
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -115,6 +115,20 @@ def linked_by_hand(nodes: EtCalls, links_made: dict[int, int]) -> Match:
     return found
 
 
+def test_names_alone_prove_nothing_while_another_thread_is_left() -> None:
+    nodes, calls = nodes_of([STEP, A, B, C], [D, E, D]), calls_of([STEP, A, B, C], [D, E, D])
+    found = match_shift(nodes, calls, STEPS, "first")
+    assert links(found) == [(k, CERTAIN) for k in range(7)]
+    found = match_shift(nodes, calls_of([STEP, A, B, C], [A, A, E]), STEPS, "first")
+    assert links(found) == [*((k, UNVERIFIED) for k in range(4)), *[(-1, UNLINKED)] * 3]
+
+
+def test_of_two_equal_threads_neither_link_is_certain() -> None:
+    nodes, calls = nodes_of([STEP, A, B], [STEP, A, B]), calls_of([STEP, A, B], [STEP, A, B])
+    found = match_shift(nodes, calls, STEPS, "first")
+    assert links(found) == [(k, UNVERIFIED) for k in range(6)]
+
+
 def test_what_is_left_is_paired_by_name_and_order() -> None:
     nodes, calls = nodes_of([A, D, E, D, B]), calls_of([A, B], [D, D, E, E], ts=[0, 50, 30, 20, 25, 26])
     found = match_remaining(pair_of(nodes, calls), linked_by_hand(nodes, {0: 0, 4: 1}))
