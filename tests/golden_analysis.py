@@ -7,7 +7,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cache
 from random import Random
 from typing import Any
@@ -21,9 +21,21 @@ from etplus.analysis.counters import counters, drawn
 from etplus.analysis.event_frames import event_frame, op_frame
 from etplus.analysis.event_relations import backward_of, relations_of
 from etplus.analysis.findings import Case, Findings, changes, find, find_findings
+from etplus.analysis.findings.eager_attention import attention_groups, in_attention
+from etplus.analysis.findings.fusable import casts, fusable_chains
+from etplus.analysis.findings.host import blocked_copies, copies_to_device, host_gaps, waiting_calls, waits_of_copies
+from etplus.analysis.findings.like_work import slow_among_like
+from etplus.analysis.findings.products import product_groups
+from etplus.analysis.findings.rank_times import job_times
+from etplus.analysis.findings.small_operators import operator_loops
+from etplus.analysis.findings.work_items import phases_of, work_items
 from etplus.analysis.job_diff import JobDifference, compared_rank, job_difference
+from etplus.analysis.kernel_peaks import event_bounds, from_memory
 from etplus.analysis.launch_queues import longest_gaps
+from etplus.analysis.origins import idle_before
 from etplus.analysis.place_diff import line_rows, path_rows
+from etplus.analysis.questions.served_traces import ServedTraces
+from etplus.analysis.questions.tools import answer
 from etplus.analysis.storages import storages_of
 from etplus.analysis.summary import Analysis, analyze, json_of
 from etplus.analysis.top import TOP_BY, top_table
@@ -34,6 +46,7 @@ from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS, RANDOM_HOST_JOBS
 from made_jobs import JOBS, Rank, ddp, slow_rank
 from made_jobs import Job as MadeJob
+from made_traces import H100
 from random_job import RANDOM_JOBS
 from random_program import random_programs
 from random_step import random_step
@@ -46,9 +59,10 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from finding_pairs import GPU_PAIRS, JOB_PAIRS, played
 
 RECORDED = ("attention", "item", "optimizer", "recomputation")
-RANDOM = tuple(f"random {seed}" for seed in range(4))
-PROGRAMS = tuple(f"program {seed}" for seed in range(10))
-COMPARED = ("serving", "straggler", *RECORDED, *GPU_PAIRS, *RANDOM, *PROGRAMS)
+RANDOM = tuple(f"random {seed}" for seed in range(8))
+PROGRAMS = tuple(f"program {seed}" for seed in range(14))
+SERVED = tuple(f"served {seed}" for seed in range(6))
+COMPARED = ("serving", "straggler", *RECORDED, *GPU_PAIRS, *RANDOM, *PROGRAMS, *SERVED)
 CASES = ("pair", "kineto", "tf32", "slow_rank", "host ddp", "pipeline", *RANDOM_HOST_JOBS, *RANDOM_JOBS, *COMPARED)
 PAGES = ("pair", "tf32", "slow_rank", "serving", "item", *list(GPU_PAIRS)[:2])
 
@@ -82,9 +96,11 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
     if name.startswith("host "):
         return [link(*texts) for texts in HOST_JOBS[name[5:]].texts()]
     if name in PROGRAMS:
-        return [_shuffled(trace, name) for trace in random_programs(int(name[-1]), after=after)]
+        return [_shuffled(trace, name) for trace in random_programs(int(name[8:]), after=after)]
     if name in RANDOM:
         return [random_step(int(name[-1]) + 10 * after)]
+    if name in SERVED:
+        return [_shuffled(etplus.load(_served(int(name[7:]) + 3 * after)), name)]
     if name == "serving":
         batches = [PREFILL, DECODE, DECODE, Batch(prefill=[(32, 32)], decode=[(1, 66), (1, 82)]), PREFILL, DECODE]
         return [etplus.load(orjson.dumps(serve(batches[after:]).document()))]
@@ -93,6 +109,25 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
     stem = "gpu/tf32" if name == "tf32" else f"findings/{name}/{'after' if after else 'before'}"
     ets = sorted(FIXTURES.glob(f"{stem}*.et.json.gz"))
     return [link(plain(et), plain(et.with_name(et.name.replace(".et.", ".kineto.")))) for et in ets]
+
+
+def _served(seed: int) -> bytes:
+    """Random steps of a serving engine, of captured sizes, and with shapes of some operators."""
+    rng, form = Random(seed), ("vllm", "vllm", "vllm old", "sglang")[seed % 4]
+    batches = []
+    for _ in range(rng.choice([4, 7, 9])):
+        decode = [(1, rng.choice([9, 65, 81]))] * rng.choice([1, 3, 8])
+        prefill = [(rng.choice([16, 64]), rng.choice([64, 80]))] * rng.choice([1, 2])
+        batches.append(rng.choice([Batch(), Batch(prefill), *[Batch(decode=decode)] * 4, Batch(prefill, decode)]))
+    made = serve(batches, form, seed, delay=rng.choice([0, 0, 200]), threads=rng.choice([1, 1, 2]))
+    for event in made.events:
+        if event["cat"] == "user_annotation" and (found := re.match(r"execute_(\d+)_context", event["name"])):
+            size = -int(found[1]) % 8 + int(found[1])
+            event["name"] = event["name"].replace(f"_{found[1]}_", f"_{size}_", 1)
+        if event["name"] == "aten::mm" and seed % 3:
+            m, dtype = rng.choice([0, 8, 64, 4096]), rng.choice(["float", "c10::BFloat16"])
+            event["args"] |= {"Input Dims": [[m, 4096], [4096, 8192]], "Input type": [dtype] * 2}
+    return orjson.dumps(made.document(deviceProperties=[H100]))
 
 
 def _shuffled(trace: Trace, name: str) -> Trace:
@@ -114,8 +149,13 @@ def _analyses(name: str, after: bool = False) -> list[Analysis]:
 
 
 @cache
+def _case(name: str) -> Case:
+    return Case(traces_of(name), analyses=_analyses(name))
+
+
+@cache
 def _found(name: str) -> tuple[Findings, list[dict[str, Any]]]:
-    return found_in(Case(traces_of(name, False), analyses=_analyses(name)))
+    return found_in(_case(name))
 
 
 def found_in(case: Case) -> tuple[Findings, list[dict[str, Any]]]:
@@ -137,6 +177,7 @@ def analysis_lines(name: str) -> list[str]:
     analyses, (findings, candidates) = _analyses(name), _found(name)
     lines = list(flat("findings", findings.to_dict()))
     lines += flat("candidates", candidates)
+    lines += _parts(_case(name))
     for analysis in analyses[:2]:
         trace = analysis.trace
         lines += flat("analysis", json_of(analysis))
@@ -159,10 +200,66 @@ def analysis_lines(name: str) -> list[str]:
         summary = Job(traces_of(name, False)).summary()
         lines += [line for key, table in summary.tables.items() for line in flat(key, [row.plain() for row in table])]
         lines += flat("jobs", _compared_jobs(name).to_dict())
+    lines += _answers(name) if name in ANSWERED else ()
     if name == "job 1":
         tables = Job(traces_of(name, False)).analyze()
         lines += flat("tables", {key: [[len(tables[key]), *getattr(tables, key).rows[-1:]]] for key in tables})
     return lines
+
+
+ANSWERED = ("job 1", "served 1")
+_TABLES = {"kernels": "total_ns", "operators": "count asc", "gaps": "gap_ns", "launches": "count",
+           "job_collectives": "", "job_stragglers": "caused_ns", "diff_kernels": "change_ns", "modules": ""
+}  # fmt: skip
+_QUERIES = (
+    "select * from ranks order by all",
+    "select kind, count(*), avg(target - source) from edges group by all order by 1",
+    "select *, 1::hugeint as a, 2 as a from steps order by all",
+    "select rank, sum(duration_ns) from kernels group by all order by 1",
+)  # fmt: skip
+
+
+def _answers(name: str) -> Iterator[str]:
+    """What an agent is told of the traces together, and of one and the one after a change."""
+    ranks = traces_of(name)
+    for traces in (ranks, [ranks[0], traces_of(name, True)[0]]):
+        served = ServedTraces.of(traces)
+        asked: list[tuple[str, dict[str, Any]]] = [(tool, {}) for tool in ("overview", "findings", "diff")]
+        asked += [("table", {"name": of, "order": by, "limit": 5, "offset": at})
+                  for of, by in _TABLES.items() for at in (0, 3)]  # fmt: skip
+        asked += [
+            ("table", {"name": "operators", "where": [f"count{sign}2"]})
+            for sign in ("<", "<=", ">", ">=", "=", "!=", "~")
+        ]
+        asked += [("findings", {"id": 0}), ("table", {"name": "iteration_list", "trace": 1, "steps": "1"})]
+        asked += [("whatif", {"changes": ["kernel*0.5", "cpu*2"]}), ("whatif", {"changes": ["kernel*9"], "trace": 0})]
+        for tool, options in (*asked, *(("sql", {"query": query}) for query in _QUERIES)):
+            yield from flat(f"{tool} {[*options.values()]}", orjson.loads(answer(served, tool, options)[0]))
+
+
+def _parts(case: Case) -> Iterator[str]:
+    """What the detectors share: items of work, groups of them, and times of communications."""
+    for rank, (items, of) in enumerate(zip(work_items(case), case.analyses, strict=True)):
+        trace, copies = of.trace, copies_to_device(of.trace)
+        yield from flat("items", _fields(items))
+        yield from flat("each", [[items.label(k), items.kernel(k), items.output(k)] for k in range(len(items))[:40]])
+        yield from flat("rows", [items.all_rows(range(k, len(items), 5)) for k in range(5)])
+        yield from flat("kinds", [phases_of(items), casts(items), in_attention(case, rank), items.on_numbers])
+        yield from flat("work", _fields(of.work))
+        yield from flat("bounds", [event_bounds(trace), from_memory(trace, of.work.bytes, of.devices)])
+        yield from flat("idle", [idle_before(trace), *host_gaps(trace), blocked_copies(trace)])
+        yield from flat("waits", [copies, waits_of_copies(trace, copies), waiting_calls(trace)])
+        yield from flat("like", [asdict(one) for one in slow_among_like(case, rank)])
+        for groups in (attention_groups, product_groups, fusable_chains, operator_loops):
+            yield from flat(groups.__name__, [asdict(one) for one in groups(case)[rank]])
+    times = job_times(case)
+    for one in times.ranks:
+        yield from flat("times", [one.row, one.wait, one.exposed, one.transfer, one.compute.start, one.compute.end])
+    yield from flat("offsets", times.offsets)
+
+
+def _fields(of: Any) -> dict[str, Any]:
+    return {field.name: getattr(of, field.name) for field in fields(of)}
 
 
 def finding_lines(_: str) -> list[str]:

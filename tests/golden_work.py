@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from random import Random
 
 from etplus.analysis import flops
 from etplus.analysis.experts import expert_work
@@ -60,6 +61,30 @@ def work_lines(_: str) -> Iterator[str]:
                 line = _counted(name, signature(*call, dtype=dtype))
                 if line:
                     yield f"{name} {number} {dtype} {line}"
+
+    for name in LIBRARIES:
+        rng = Random(name)
+        for number in range(400 if "_moe" in name or "experts" in name else 30):
+            line = _counted(name, signature(*_random_call(rng), dtype=rng.choice(["bfloat16", "float32"])))
+            if line:
+                yield f"{name} random {number} {line}"
+
+
+def _random_call(rng: Random) -> Iterator[object]:
+    """Arguments whose sizes often agree: rows, weights of experts, scales, choices of experts, states, and numbers."""
+    t, k, e, c, n = rng.choice([1, 7]), rng.choice([32, 64]), rng.choice([2, 5]), rng.choice([1, 2, 5]), 96
+    packed, dtypes = rng.choice([1, 1, 2]), ("bfloat16", _BYTES, _F8, "int8", _INT)
+    dtype, of_rows = rng.choice(dtypes), rng.choice(("bfloat16", "bfloat16", *dtypes))
+    up, down = (rng.choice([n, 2 * n]), k // packed), (k, n // packed)
+    if rng.random() < 0.3:
+        up, down = up[::-1], down[::-1]
+    yield (rng.choice([(t, k), (t, k), (t, 1, k), (t * c, n), (t, c, n), (k,)]), of_rows)
+    for shape in (up, down)[: rng.choice([1, 2, 2])]:
+        yield ((*(() if rng.random() < 0.2 else (e,)), *shape), dtype)
+    more = [(t, c), ((t, c), _INT), ((t, e), "float32"), ((t * c,), _INT), ((e + 1,), _INT), ((e, up[0], 2), _F8), c,
+            ((e, down[0], 3), _BYTES), (e, k), (t, c, k), (t * c, k), (t, k), (t, c, up[0]), (t, up[0] // 2),
+            e, True]  # fmt: skip
+    yield from rng.sample(more, rng.choice([2, 3, 4]))
 
 
 def _counted(name: str, call: Signature) -> str:

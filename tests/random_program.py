@@ -8,7 +8,7 @@ from etplus.trace.trace import Trace
 from made_traces import H100, POINTWISE, MadeDevice
 
 _US = (1.0, 3.0, 5.0, 10.0, 20.0, 20.0, 100.0, 200.0, 1000.0)
-_SHAPES = ((1,), (16384,), (32768,), (64, 1000), (4096, 4096), (8192, 4096), (8192, 8192))
+_SHAPES = ((1,), (2,), (16384,), (32768,), (64, 1000), (4096, 4096), (8192, 4096), (8192, 8192))
 _POINTWISE = ("aten::mul", "aten::add", "aten::sigmoid", "aten::add_", "aten::sum", "aten::native_layer_norm")
 _COPIES = ("aten::copy_", "aten::clone", "aten::_to_copy", "aten::cat", "aten::_local_scalar_dense")
 _MODULES = ("Linear", "Block", "Block", "Norm")
@@ -18,8 +18,8 @@ _CALLS = ("cudaMalloc", "cudaFree", "cudaStreamSynchronize", "cudaDeviceSynchron
 class _Program:
     def __init__(self, seed: int, rank: int | None) -> None:
         rng = self.rng = random.Random(seed)
-        names = (H100["name"], H100["name"], "NVIDIA A100-SXM4-80GB", "Nobody's GPU")
-        properties = {**H100, "name": names[seed % 4], "computeMajor": 8 + (seed % 4 < 2)}
+        names = (H100["name"], H100["name"], "NVIDIA A100-SXM4-80GB", "Nobody's GPU", "NVIDIA B200")
+        properties = {**H100, "name": names[4 if seed in (10, 11) else seed % 4], "computeMajor": 8 + (seed % 4 < 2)}
         self.device = MadeDevice(rng.choice([2.0, 6.0]), rank=rank, shapes=seed % 5 != 4, properties=properties)
         self.number, self.open = 0, list[tuple[int, str]]()
         if seed % 2:
@@ -58,10 +58,13 @@ class _Program:
         self.open.append((self.number, name))
         dtype = self.rng.choice(["bf16", "bf16", "f32", "f64"])
         us = us or self.rng.choice(_US)
-        self.device.op(name, shapes, (kernel, us), dtype=dtype, **{"Sequence number": self.number})
+        more = [(f"{kernel}_{k}", self.rng.choice(_US)) for k in range(self.rng.choice([0, 0, 0, 1, 2]))]
+        self.device.op(name, shapes, (kernel, us), *more, dtype=dtype, **{"Sequence number": self.number})
 
     def _product(self) -> None:
-        m, n, k = self.rng.choice([(4096, 4096, 4096), (4096, 4097, 768), (8, 16, 64), (64, 4096, 4096)])
+        m, n, k = self.rng.choice(
+            [(4096, 4096, 4096), (4096, 4097, 768), (8, 16, 64), (64, 4096, 4096), (0, 8192, 8192)]
+        )
         kernels = ("nvjet_hsh_128x256", "cutlass_80_tensorop_bf16_s16816gemm_align1", "ampere_sgemm_128x128_nn")
         self._op(*self.rng.choice([("aten::mm", [(m, k), (k, n)]), ("aten::addmm", [(n,), (m, k), (k, n)])]),
                  self.rng.choice(kernels))  # fmt: skip

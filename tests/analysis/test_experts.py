@@ -78,17 +78,6 @@ def test_fused_experts(case: Case, seed: int) -> None:
         check(expert_work("aiter::fmoe_g1u1", call), case, seed)
 
 
-def test_weights_apart() -> None:
-    case = Case(7, 16, 4, 64, 96)
-    bytes_of = {3: "uint8", 4: "uint8", 6: "uint8", 7: "uint8"}
-    weights = (16, 192, 32), (16, 192, 2), None, (16, 64, 48), (16, 64, 3)
-    call = signature((7, 16), None, (7, 64), *weights, None, 16, 4, dtypes=bytes_of)
-    for seed in range(4):
-        check(expert_work("flashinfer::trtllm_fp4_block_scale_moe", call), case, seed, 0.5 + 1 / 32)
-    ids_first = signature((7, 64), (7, 4), (7, 4), (16, 192, 64), (16, 64, 96), dtypes={1: "int32"})
-    check(expert_work("trtllm::fused_moe", ids_first), case, 1)
-
-
 def test_marlin() -> None:
     case = Case(7, 16, 4, 64, 96)
     weights, scales = ((16, 4, 384), (16, 6, 128)), ((16, 2, 192), (16, 3, 64))
@@ -97,37 +86,6 @@ def test_marlin() -> None:
     )
     for seed in range(4):
         check(expert_work("vllm::fused_marlin_moe", call), case, seed, 0.5 + 2 / 32)
-
-
-def two_stages(case: Case) -> list[ExpertWork | None]:
-    """AITER's two kernels, which have all weights each."""
-    weights = (case.experts, case.up, case.hidden), (case.experts, case.hidden, case.inner)
-    states, rows = (case.tokens, case.chosen, case.inner), (case.tokens, case.hidden)
-    sorted_ids = {3: "int32", 4: "int32", 5: "int32"}
-    first = signature(rows, *weights, (999,), (99,), (2,), states, case.chosen, dtypes=sorted_ids)
-    second = signature(states, *weights, (999,), (99,), (2,), rows, case.chosen, dtypes=sorted_ids)
-    return [expert_work("aiter::ck_moe_stage1", first), expert_work("aiter::ck_moe_stage2", second)]
-
-
-def test_two_stages_are_the_parts_of_both() -> None:
-    case = Case(7, 5, 2, 64, 96)
-    first, second = two_stages(case)
-    assert first is not None and second is not None
-    assert first.flops == 2 * 7 * 2 * 64 * 192 and second.flops == 2 * 7 * 2 * 96 * 64
-    states, rows, weights = (7, 2, 96), (7, 64), [(5, 192, 64), (5, 64, 96)]
-    one = expert_work("aiter::moe_cktile2stages_gemm1_ck", signature(rows, weights[0], states))
-    two = expert_work("aiter::moe_cktile2stages_gemm2_ck", signature(states, weights[1], rows))
-    assert one is not None and two is not None and (one.flops, two.flops) == (first.flops, second.flops)
-
-
-def test_triton_kernels_of_sglang() -> None:
-    name = "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel"
-    up = expert_work(name, signature((7, 64), (5, 192, 64), None, (7, 2, 192)))
-    down = expert_work(name, signature((14, 96), (5, 64, 96), None, (7, 2, 64)))
-    assert up is not None and down is not None
-    assert up.flops == 2 * 14 * 192 * 64 and down.flops == 2 * 14 * 96 * 64
-    assert up.bytes.least == 2 * (2 * 192 * 64 + 7 * 64 + 14 * 192)
-    assert up.bytes.most == 2 * (5 * 192 * 64 + 14 * 64 + 14 * 192)
 
 
 @given(st.integers(1, 60), st.integers(0, 8))
@@ -155,24 +113,12 @@ def test_weights_of_the_calls_inside(tokens: int, seed: int) -> None:
     check(expert_work("vllm::moe_forward", call, gated, ["fused_moe_kernel"]), case, seed, 1)
 
 
-def test_one_token_reads_its_experts_and_no_others() -> None:
-    call = signature((1, 4), (8, 10, 4), (8, 4, 5), (1, 2), (1, 2), dtypes={4: "int32"})
-    found = expert_work("vllm::outplace_fused_experts", call)
-    assert found is not None and [one.weights for one in found.products] == [(160, 160), (80, 80)]
-
-
 def test_experts_of_other_ranks() -> None:
     shapes = (6, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2), (16,)
     for dtype in ("int32", "uint8", ""):
         assert expert_work("vllm::outplace_fused_experts", signature(*shapes, dtypes={4: "int32", 5: dtype})) is None
     biases = signature(*shapes, dtypes={4: "int32"})
     assert expert_work("vllm::outplace_fused_experts", biases) is not None
-
-
-def test_tokens_of_several_sequences() -> None:
-    call = signature((2, 3, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2), dtypes={4: "int32"})
-    found = expert_work("vllm::outplace_fused_experts", call)
-    assert found is not None and found.flops == 2 * 6 * 2 * (10 * 4 + 4 * 5)
 
 
 @pytest.mark.parametrize(

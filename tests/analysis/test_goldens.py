@@ -11,7 +11,7 @@ analysis.findings.small_operators, analysis.findings.step_outliers, analysis.fin
 analysis.findings.trace_changes, analysis.findings.work_items, analysis.flops, analysis.job_diff, analysis.job_summary,
 analysis.kernel_peaks, analysis.launch_queues, analysis.modules, analysis.operator_outputs, analysis.origins,
 analysis.place_diff, analysis.serving, analysis.serving_steps, analysis.storages, analysis.summary, analysis.top,
-analysis.trace_diff.
+analysis.trace_diff, analysis.devices, analysis.table, analysis.questions.served_traces, analysis.questions.tools.
 """
 
 import pytest

@@ -45,11 +45,6 @@ def test_products(name: str, call: Signature, size: int) -> None:
     assert found is not None and (found.m, found.n, found.k) == (M, N, K)
 
 
-def test_a_batch() -> None:
-    call = signature(((5, M, K), BF), ((5, N, K // 2), U8))
-    assert flops("aiter::batched_gemm_a16wfp4_", call) == 5 * 2 * M * N * K
-
-
 def test_square_and_ambiguous_extents() -> None:
     assert flops("aiter::gemm_a8w8", signature(((M, K), F8), ((K, K), F8))) == 2 * M * K * K
     one = signature(((M, K), BF), ((K, 2 * K), U8))  # (k, n), or (n, k) of twice as many elements each

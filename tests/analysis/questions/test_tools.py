@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 import pytest
-from etplus import Job, diff
 from etplus.analysis.questions.served_traces import ServedTraces
 from etplus.analysis.questions.tools import MOST_CHARACTERS, TOOLS, answer, call, require_mcp, server_for
 from etplus.analysis.summary import TABLES, table_of
@@ -87,20 +86,6 @@ def test_pages_together_are_the_whole_table() -> None:
     assert not failed and len(text) < 2 * MOST_CHARACTERS
 
 
-def test_conditions_and_order() -> None:
-    def counts(*where: str, order: str = "") -> list[int]:
-        given = {"name": "operators", "where": list(where), "order": order, "columns": ["count"], "limit": 1000}
-        return [row[0] for row in call(one(), "table", given)["rows"]]
-
-    whole = counts()
-    for sign, fits in (("<", int.__lt__), ("<=", int.__le__), (">", int.__gt__), (">=", int.__ge__), ("=", int.__eq__)):
-        assert counts(f"count{sign}3") == [count for count in whole if fits(count, 3)], sign
-    assert len(counts("count!=3")) == len(whole) - whole.count(3)
-    assert 0 < len(counts("op~ATEN::M", "count>1")) <= len(counts("op~aten::m")) < len(whole)
-    assert counts("op=aten::mm") and counts("op!=aten::mm") != whole
-    assert counts(order="count") == sorted(whole, reverse=True) and counts(order="count asc") == sorted(whole)
-
-
 @pytest.mark.parametrize(
     ("tool", "options", "problem"),
     [
@@ -135,57 +120,6 @@ def test_a_failure_of_a_tool_is_an_error_and_the_next_call_works(monkeypatch: py
     text, failed = answer(one(), "overview", {})
     assert failed and "ZeroDivisionError" in text and "bug" in text
     assert not answer(one(), "table", {"name": "kernels"})[1]
-
-
-def test_overview_and_findings() -> None:
-    found = call(one(), "overview", {})
-    assert set(TABLES) < set(found["tables"]) and "gaps" in found["tables"] and not found["one_job"]
-    (trace,) = found["traces"]
-    assert trace["gpu_events"] == len(one().traces[0].gpu) and trace["steps"] == 3
-    assert trace["devices"][0]["busy_ns"] == one().analysis(0).device_use[0].busy_ns
-    findings = call(one(), "findings", {})
-    known = one().traces[0].findings()
-    assert [row["id"] for row in findings["findings"]] == [finding.id for finding in known.all]
-    assert [row["gain_ns"] for row in findings["findings"]] == [one.gain and one.gain.ns for one in known.all]
-    for name in (findings["findings"][0]["id"], "0", 0):
-        detail = call(one(), "findings", {"id": name})
-        assert len(detail["evidence"]) == len(known.all[0].evidence) and detail["advice"]
-
-
-def test_sql_sees_the_tables_and_nothing_else() -> None:
-    found = call(one(), "sql", {"query": "select count(*) as n from kernels"})
-    assert found == {"columns": ["n"], "rows": [[len(one().traces[0].kernels)]], "row_count": 1, "next_offset": None}
-
-
-def test_what_ifs_are_those_of_the_replay() -> None:
-    trace = one().traces[0]
-    found = call(one(), "whatif", {"changes": ["kernel*0.5", "cpu*0.5"]})
-    makespans = [trace.replay(*given).makespan_ns for given in (("kernel*0.5", "cpu*0.5"), ("cpu*0.5",))]
-    assert found["makespan_ns"] == trace.replay().makespan_ns
-    assert [found["makespan_ns"] - found["gains"][at]["gain_ns"] for at in (0, 2)] == makespans
-    assert call(one(), "whatif", {"changes": "cpu*0.5"})["gains"][0]["gain_ns"] == found["gains"][2]["gain_ns"]
-
-
-def test_two_traces_are_compared(job: ServedTraces) -> None:
-    both = ServedTraces({0: job.traces[0], 1: job.traces[LATE]})
-    found = call(both, "diff", {})
-    known = diff(*both.traces.values())
-    assert (found["device_a_ns"], found["device_b_ns"]) == pytest.approx((known.total_a, known.total_b), abs=5)
-    assert "diff_kernels" in found["tables"]
-    rows = rows_of(call(both, "table", {"name": "diff_kernels", "order": "change_ns"}))
-    assert rows[0]["change_ns"] == (rows[0]["b_total_ns"] or 0) - (rows[0]["a_total_ns"] or 0) > 0
-
-
-def test_ranks_of_a_job_are_served_together(job: ServedTraces) -> None:
-    assert job.job and call(job, "overview", {})["one_job"]
-    late = rows_of(call(job, "table", {"name": "job_stragglers", "order": "caused_ns"}))
-    (known,) = (row for row in Job(list(job.traces.values())).summary().stragglers if row.rank == LATE)
-    assert late[0]["rank"] == LATE and late[0]["caused_ns"] == known.caused_ns > 0
-    rows = rows_of(call(job, "table", {"name": "iteration_list"}))
-    assert [row["rank"] for row in rows] == [rank for rank in range(RANKS) for _ in range(STEPS)]
-    assert len(rows_of(call(job, "table", {"name": "iteration_list", "trace": 2}))) == STEPS
-    assert len(rows_of(call(job, "table", {"name": "iteration_list", "trace": 2, "steps": "1-2"}))) == 2
-    assert call(job, "whatif", {"changes": ["kernel*0.5"]})["gains"][0]["gain_ns"] > 0
 
 
 def test_hostile_names_are_data(job: ServedTraces) -> None:
