@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from etplus.analysis.breakdown import device_use
-from etplus.analysis.devices import find_device, known_devices, read_devices, why_unknown
+from etplus.analysis.devices import Device, find_device, known_devices, read_devices, why_unknown
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load
 from etplus.trace.errors import TraceFormatError
@@ -87,6 +87,9 @@ def test_peaks() -> None:
     assert h100.peak_flops("bfloat16") == 989.4e12 and h100.peak_flops("float8_e4m3fn") == 1978.9e12
     assert h100.bytes_per_second == 3350e9 and h100.peak_flops("int64") is None
     assert v100.peak_flops("tf32") == v100.peak_flops("float32") == 15.7e12
+    some = [Device(name="", tflops={}, memory_gb_s=2, l2_bytes=size, l2_gb_s=speed)
+            for size, speed in ((None, None), (6, None), (6, 4), (6, 1), (12, 4))]  # fmt: skip
+    assert [one.least_ns(10) for one in some] == [5, 3, 3.5, 5, 2.5]
 
 
 def test_own_table(tmp_path: Path) -> None:
