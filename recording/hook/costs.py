@@ -70,6 +70,7 @@ class UntracedSteps:
     Example:
         >>> steps = UntracedSteps(window=9)
         >>> for done in range(1, 10):
+        ...     time.sleep(0.01)  # the work of a step
         ...     steps.step_over(None, done)
         >>> steps.annotation().partition(" step_ns=")[0]
         'etplus.untraced steps=5'
