@@ -23,10 +23,10 @@ from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
 from etplus.converters.conversion import convert
 from etplus.linker import link
+from etplus.timeline import Network, on_network
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
-from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.trace import Trace
 

@@ -18,7 +18,7 @@ from ..timeline.constants import fit_constants
 from ..timeline.graph_building import build_graph
 from ..timeline.graph_replay import Replay, predicted_traces, relative_error, replay
 from ..timeline.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
-from ..timeline.network import Network
+from ..timeline.network_description import Network
 from ..timeline.network_file import network_dict, parse_network
 from ..timeline.rank_coupling import join_ranks
 from ..timeline.replay_graph import ReplayGraph

@@ -15,7 +15,8 @@ import msgspec
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.text.files import open_output
-from ..timeline.network import Algorithm, Network
+from ..timeline.collective_times import Algorithm
+from ..timeline.network_description import Network
 from ..timeline.network_file import parse_network
 from ..trace.errors import UNREADABLE, UsageError
 from .astra_links import AstraLinks

@@ -23,7 +23,7 @@ from math import prod
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.comm_types import CollectiveCommType as Type
 from ..timeline.collective_times import SHARDS, Algorithm, LevelSpan, collective_ns
-from ..timeline.network import Network
+from ..timeline.network_description import Network
 from .collectives import Agreement, Communication
 
 # ASTRA-sim hangs if a collective is smaller than this.

@@ -18,7 +18,7 @@ from ..schemas.chakra.attributes import values_of
 from ..schemas.chakra.comm_groups import Groups, read_groups, write_groups
 from ..schemas.chakra.stream import read_chakra
 from ..schemas.text.transaction import transaction
-from ..timeline.network import Network
+from ..timeline.network_description import Network
 from ..timeline.network_file import parse_network
 from ..trace.errors import UsageError
 from .astra_config import write_astra_config

@@ -17,7 +17,8 @@ from ..timeline.collective_times import LevelSpan, collective_ns
 from ..timeline.constants import fit_constants
 from ..timeline.graph_building import build_graph
 from ..timeline.graph_replay import Replay, replay
-from ..timeline.network import Network, as_recorded, on_network
+from ..timeline.network import as_recorded, on_network
+from ..timeline.network_description import Network
 from ..timeline.rank_coupling import join_ranks
 from ..timeline.replay_graph import COMM, HOST, ORDER
 from ..timeline.replay_summary import BaseError

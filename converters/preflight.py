@@ -28,7 +28,7 @@ from .preflight_rank import UNKNOWN_RANK, RankFile, RankScan, scan
 from .row_dependencies import Coupling, coupling
 
 if TYPE_CHECKING:
-    from ..timeline.network import Network
+    from ..timeline.network_description import Network
 
 _RANK = re.compile(r"(?P<prefix>.+)\.(?P<rank>0|[1-9][0-9]{0,8})\.et(\.gz)?", re.ASCII | re.DOTALL)
 

@@ -9,7 +9,7 @@ from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
-from etplus.timeline.network import Network
+from etplus.timeline import Network
 
 Ranks = list[list[pb.Node]]
 

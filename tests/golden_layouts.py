@@ -14,7 +14,7 @@ from etplus.planning.reshard.not_derived import not_derived
 from etplus.planning.reshard.plan import make_plan
 from etplus.planning.reshard.rank_program import program
 from etplus.planning.reshard.structure import read_model
-from etplus.timeline.network import Network
+from etplus.timeline import Network
 from etplus.trace.errors import UsageError
 from golden_analysis import digest
 from support import FIXTURES, rank_files

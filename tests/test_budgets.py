@@ -14,8 +14,8 @@ BUDGETS = {
     "linker": 6_716,  # plan: 6,500
     "recording": 1_567,  # plan: 1,400
     "jobs": 2_537,  # plan: 3,000
-    "converters": 7_208,  # plan: 7,500
-    "timeline": 5_394,  # plan: 5,500
+    "converters": 7_210,  # plan: 7,500
+    "timeline": 5_392,  # plan: 5,500
     "cli": 4_020,  # plan: 3,600
     "analysis": 13_446,  # plan: 14,000
     "report": 2_659,  # plan: 2,000

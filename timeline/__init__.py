@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from .constants import Constants, fit_constants
     from .graph_building import build_graph
     from .graph_replay import Replay, predicted_traces, replay
-    from .network import Network, on_network
+    from .network import on_network
+    from .network_description import Network
     from .network_file import parse_network
     from .rank_coupling import join_ranks
     from .replay_graph import ReplayGraph
@@ -28,7 +29,8 @@ __getattr__, __dir__ = lazy_names(
         ".constants": "Constants fit_constants",
         ".graph_building": "build_graph",
         ".graph_replay": "Replay predicted_traces replay",
-        ".network": "Network on_network",
+        ".network": "on_network",
+        ".network_description": "Network",
         ".network_file": "parse_network",
         ".rank_coupling": "join_ranks",
         ".replay_graph": "ReplayGraph",

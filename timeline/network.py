@@ -17,9 +17,7 @@ from ..trace.errors import UsageError
 from ..trace.index import Row
 from ..trace.printable import few
 from ..trace.trace import Trace
-from .collective_times import Algorithm as Algorithm
-from .network_description import At
-from .network_description import Network as Network
+from .network_description import At, Network
 from .predicted_graph import scheduled
 from .replay_graph import COMM, ReplayGraph
 

@@ -30,10 +30,12 @@ from .network_description import Efficiency, Network, NetworkLevel, Topology
 from .rank_coupling import join_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, ReplayGraph
 
+_KEYS = ("bandwidth", "latency", "algorithm", "library")
+_FILES = (".json", ".json.gz", ".yml", ".yaml")
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
 _BANDWIDTH = re.compile(_NUMBER + r"(?:GB/s)?", re.ASCII | re.IGNORECASE)
 _LATENCY = re.compile(_NUMBER + r"(ns|us|µs|ms)?")
-_MOST = 1e9
+_MOST = 1e9  # limit of bandwidths in GB/s, of latencies in ns, and of ratios
 _EXAMPLE = "for example bandwidth=25,latency=5us (GB/s and latency per rank), optionally with algorithm=" + "|".join(
     get_args(Algorithm)
 )
@@ -52,9 +54,9 @@ CollectiveKind = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "barrier"
 ]
 CommunicationKind = Literal[CollectiveKind, "message"]
-Bandwidth = Annotated[float, Meta(ge=1e-9, le=1e9, description="GB/s (10^9 bytes) per rank in one direction")]
-Latency = Annotated[float, Meta(ge=0, le=1e9, description="ns per step")]
-Ratio = Annotated[float, Meta(gt=0, le=1e9)]
+Bandwidth = Annotated[float, Meta(ge=1 / _MOST, le=_MOST, description="GB/s (10^9 bytes) per rank in one direction")]
+Latency = Annotated[float, Meta(ge=0, le=_MOST, description="ns per step")]
+Ratio = Annotated[float, Meta(gt=0, le=_MOST)]
 Bytes = Annotated[
     int, Meta(ge=0, le=2**62, description="applies to sizes above this many bytes, up to the next entry of this kind")
 ]
@@ -343,10 +345,6 @@ def _late_leaves(graph: ReplayGraph) -> dict[int, int]:
 def library_of(traces: Sequence[Trace]) -> Library:
     on_gpus = any(trace.nodes.kind[of.row] == GPU for trace in traces for of in find_communications(trace))
     return "nccl" if on_gpus else "gloo"
-
-
-_KEYS = ("bandwidth", "latency", "algorithm", "library")
-_FILES = (".json", ".json.gz", ".yml", ".yaml")
 
 
 def parse_network(text: str) -> Network:

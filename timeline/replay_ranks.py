@@ -24,8 +24,8 @@ from .beside_transfers import unevenness
 from .constants import Constants, fit_constants
 from .graph_building import build_graph, has_assumed_waits
 from .graph_replay import Replay, replay
-from .network import Network, on_network
-from .network_description import Efficiency
+from .network import on_network
+from .network_description import Efficiency, Network
 from .network_file import parse_network
 from .rank_coupling import join_ranks
 from .replay_graph import HOST, ReplayGraph

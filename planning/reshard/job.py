@@ -15,7 +15,7 @@ from ...schemas.text.gc_control import gc_disabled
 from ...timeline.constants import fit_constants
 from ...timeline.graph_building import build_graph
 from ...timeline.graph_replay import replay
-from ...timeline.network import Network
+from ...timeline.network_description import Network
 from ...timeline.network_file import network_dict
 from ...timeline.rank_coupling import join_ranks
 from ...trace.brief import brief

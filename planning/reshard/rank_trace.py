@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...schemas.comm_types import RECV, SEND
 from ...schemas.comm_types import CollectiveCommType as Type
-from ...timeline.network import Network
+from ...timeline.network_description import Network
 from ...trace.dtypes import et_spelling, kineto_spelling
 from ...trace.index import Row
 from ...trace.trace import Trace

@@ -11,10 +11,10 @@ from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.planning.reshard.job import Resharded, reshard
 from etplus.planning.reshard.layout import Layout
+from etplus.timeline import Network, on_network
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
-from etplus.timeline.network import Network, on_network
 from etplus.timeline.network_description import NetworkLevel
 from etplus.timeline.network_file import network_dict
 from etplus.timeline.rank_coupling import join_ranks

@@ -9,7 +9,7 @@ from broken_sets import coll, comp, edited, write
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from etplus.timeline.network import Network
+from etplus.timeline import Network
 from etplus.timeline.network_description import NetworkLevel
 
 SIZE = 8_000_000

@@ -5,7 +5,7 @@ from etplus.converters.astra_links import _priced_as, astra_links, described_bey
 from etplus.converters.collectives import Agreement, Communication, RankComms
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND
-from etplus.timeline.network import Network
+from etplus.timeline import Network
 from etplus.timeline.network_description import NetworkLevel
 
 RING = Network(2.0, 500.0)

@@ -14,10 +14,10 @@ from etplus.converters.goal import _SPARE, _latency_units, _Schedule, goal
 from etplus.linker import link
 from etplus.schemas.comm_types import RECV, SEND
 from etplus.schemas.communications import find_communications
+from etplus.timeline import Network, on_network
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import replay
-from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.errors import ConvertError
 from etplus.trace.trace import Trace

@@ -8,7 +8,7 @@ from etplus.converters.preflight_findings import PreflightFindings
 from etplus.converters.preflight_rank import RankFile, scan
 from etplus.converters.preflight_run import rank_ends
 from etplus.schemas.chakra import et_def_pb2 as pb
-from etplus.timeline.network import Network
+from etplus.timeline import Network
 
 
 def ends_us(folder: Path, ranks: Ranks, groups: dict[int, list[int]] | None = None) -> list[float] | None:

@@ -9,10 +9,10 @@ import pytest
 import simulator
 from etplus.converters.conversion import convert
 from etplus.linker import link
+from etplus.timeline import Network, on_network
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph, has_assumed_waits
 from etplus.timeline.graph_replay import replay
-from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import join_ranks
 from etplus.trace.trace import Trace
 from made_jobs import ALL_GATHER, ALL_REDUCE, AUTOGRAD, COMPUTE, UNSHARD, Job, Play, Rank

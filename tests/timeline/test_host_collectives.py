@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import simulator
 from etplus.linker import link
-from etplus.timeline import host_backends
+from etplus.timeline import Network, host_backends, on_network
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
 from etplus.timeline.graph_replay import Replay, replay
-from etplus.timeline.network import Network, on_network
 from etplus.timeline.rank_coupling import find_rendezvous, join_ranks
 from etplus.timeline.replay_ranks import answer_range
 from etplus.timeline.whatif import apply_what_ifs, parse_what_if
