@@ -161,7 +161,7 @@ def _write_script(arguments: argparse.Namespace, options: Options) -> int:
         raise UsageError(f"{trace.file}: {arguments.script!r} needs {recorded.needed_bytes:,} bytes, over --max-bytes")
     took = float((trace.calls.end - trace.calls.ts)[call]) / 1000
     source, name = Path(trace.file).name, Path(arguments.output).name
-    text = op_script(recorded, took, source, name, device=arguments.device, threads=max(options.threads, 1))
+    text = op_script(recorded, took, source, name, device=arguments.device, threads=options.threads)
     with open_output(arguments.output) as out:
         out.write(text.encode())
     say(f"wrote {arguments.output}: {recorded.schema.op}")

@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-_LARGE = r"resnet103|vllm|sglang|[\[/]linear\b|(slow_step|uneven_ranks|serving|captured_graphs)\.md"
+_LARGE = r"resnet103|/(vllm|sglang)|[\[/]linear\b|(slow_step|uneven_ranks|serving|captured_graphs)\.md"
 """Shared traces that take a second or more each time."""
 _ALIKE = (
     r"dlrm\.rank[123]\b|lost_collective.*(-block\.(fsdp-tp4|pp2|tp2)|all-)|other_jobs.*mlp|cut_job.*(pp2|tp)"

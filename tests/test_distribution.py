@@ -92,7 +92,7 @@ def test_the_source_distribution_has_licence_and_readme(built: Path) -> None:
     assert not any(name.startswith("tests/") for name in names)  # what setuptools takes of them cannot run
 
 
-def test_demo(scripts: Path, elsewhere: Path) -> None:
+def test_the_installed_demo_links_everything_and_writes_its_files(scripts: Path, elsewhere: Path) -> None:
     text = execute(scripts / "etplus", "demo", "--output", "made", cwd=elsewhere)
     assert "(100.00%)" in text and "| sm80_xmma_gemm_f32f32" in text
     made = elsewhere / "made"
@@ -109,7 +109,7 @@ def test_the_source_distribution_installs(built: Path, elsewhere: Path) -> None:
     assert version == __version__ and Path(file).is_relative_to(place)
 
 
-def test_trace_link(scripts: Path, elsewhere: Path) -> None:
+def test_the_installed_trace_link_script_writes_a_valid_document(scripts: Path, elsewhere: Path) -> None:
     et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
     execute(scripts / "trace-link", "--et-file", et, "--kineto-file", kineto, "--output", "plus.json.gz", cwd=elsewhere)
     assert_valid(orjson.loads(plain(elsewhere / "plus.json.gz")))
@@ -131,7 +131,7 @@ def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
     execute(scripts / "python", "-W", "error::ImportWarning", "-c", code, cwd=elsewhere)
 
 
-def test_the_extras(wheel: Path) -> None:
+def test_the_all_extra_covers_extras_except_torch_and_development_tools(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = Parser().parsestr(archive.read(f"etplus-{__version__}.dist-info/METADATA").decode())
     extras = set(metadata.get_all("Provides-Extra", []))

@@ -52,7 +52,7 @@ def trace(folder: Path) -> Trace:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str, folder: Path, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_in_docstrings_pass(name: str, folder: Path, trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     module = import_module(name)
     names: dict[str, Any] = {"np": np, "etplus": etplus, "trace": trace, **vars(module)}

@@ -25,7 +25,7 @@ def run(folder: Path, example: str, *arguments: str | Path) -> str:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="recording needs PyTorch")
-def test_train_and_record(tmp_path: Path) -> None:
+def test_train_and_record_writes_both_traces_and_the_joined_one(tmp_path: Path) -> None:
     text = run(tmp_path, "train_and_record.py", "made")
     assert "(100.00%)" in text and "written: made" in text
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [

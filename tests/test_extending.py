@@ -51,7 +51,7 @@ def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> 
     assert b"time by stream" in page and b"2 of 3 kernels are shorter than their launch" in page
 
 
-def test_exporter(site: dict[str, str], tmp_path: Path) -> None:
+def test_an_added_exporter_writes_kernels_that_its_option_selects(site: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(LINES)
     words = ("etplus", "convert", "in.txt", "-o", "out.kernels.csv", "--option", "min_ns=400")
     done = run(*words, cwd=tmp_path, env=site)
@@ -59,13 +59,13 @@ def test_exporter(site: dict[str, str], tmp_path: Path) -> None:
     assert (tmp_path / "out.kernels.csv").read_text().splitlines() == ["0,1000,9000,gemm", "0,12000,500,relu"]
 
 
-def test_command(site: dict[str, str], tmp_path: Path) -> None:
+def test_an_added_command_lists_the_slowest_kernels(site: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(LINES)
     done = run("etplus", "slowest", "in.txt", "-n", "2", cwd=tmp_path, env=site)
     assert (done.returncode, done.stdout.decode()) == (0, "9.0 µs  gemm\n0.5 µs  relu\n")
 
 
-def test_cost_model(site: dict[str, str], tmp_path: Path) -> None:
+def test_an_added_cost_model_is_registered_fitted_and_predicts(site: dict[str, str], tmp_path: Path) -> None:
     code = (
         "from etplus.planning.costs import MeasuredTask, Task\n"
         "from etplus.planning.costs.registry import cost_models\n"

@@ -242,7 +242,7 @@ def one_case(command: Command, sound: dict[str, bytes], folder: Path, rng: rando
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_broken_inputs(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_cases: int) -> None:
+def test_broken_inputs_crash_no_command(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_cases: int) -> None:
     command = COMMANDS[name]
     for module in command.needs:
         pytest.importorskip(module, reason=f"{module} is not installed")

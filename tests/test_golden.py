@@ -22,7 +22,7 @@ def first_difference(golden: Any, now: Any, where: str = "") -> str:
 
 
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
-def test_golden(name: str) -> None:
+def test_linking_a_fixture_gives_its_golden_file_byte_for_byte(name: str) -> None:
     golden, now = plain(golden_path(name)), made_now(name)
     assert_valid(orjson.loads(golden))
     assert first_difference(orjson.loads(golden), orjson.loads(now)) == ""

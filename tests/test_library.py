@@ -40,7 +40,7 @@ def test_the_tasks_of_the_page_run(task: str, names: dict[str, Any]) -> None:
         exec(compile(code, f"docs/reference/library.md, {task}", "exec"), names)
 
 
-def test_public_names() -> None:
+def test_public_names_are_listed_and_documented_and_others_refused() -> None:
     assert set(etplus.__all__) <= set(dir(etplus))
     assert not [name for name in dir(etplus) if name not in etplus.__all__ and not name.startswith("__")]
     for name in etplus.__all__:

@@ -23,8 +23,7 @@ RECORDED_US = {recorded}
 
 if __name__ == "__main__":
     device = sys.argv[1] if len(sys.argv) > 1 else {device}
-    torch.manual_seed(0)
-    torch.set_num_threads({threads})
+    torch.manual_seed(0){threads}
     found = measure(CALL, device, threads=torch.get_num_threads(), min_time=0.2)
     print(f"{{CALL['op']}} recorded {{RECORDED_US:.1f}} us, here {{found['ns'] / 1000:.1f}} us")
     print(f"median of {{found['runs']}} calls, interquartile range {{found['iqr_ns'] / 1000:.1f}} us")
@@ -32,9 +31,8 @@ if __name__ == "__main__":
 
 
 def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *, device: str, threads: int) -> str:
-    main = _MAIN.format(
-        data=_data(call.call), recorded=repr(float(recorded_us)), device=repr(device), threads=int(threads)
-    )
+    limit = f"\n    torch.set_num_threads({threads:d})" if threads else ""  # PyTorch decides by default
+    main = _MAIN.format(data=_data(call.call), recorded=repr(float(recorded_us)), device=repr(device), threads=limit)
     title, source, name = map(_one_line, (call.schema.op, source, name))
     return _HEAD.format(title=title, source=source, name=name) + _code() + main
 

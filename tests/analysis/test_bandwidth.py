@@ -39,7 +39,7 @@ COPIES = (
 )  # fmt: skip
 
 
-def test_copies_by_kind() -> None:
+def test_copies_are_summed_by_device_and_kind_with_unknown_sizes_apart() -> None:
     assert copy_bandwidth(traced(*COPIES)) == [
         BandwidthRow(0, "DtoH", 1, 5000, 4_000, 4_000, 0), BandwidthRow(0, "HtoD", 3, 4000, 22_000, 17_000, 1),
         BandwidthRow(1, "Memset", 1, 64, 0, 0, 0),
@@ -67,7 +67,7 @@ def test_bandwidth_over_time_by_brute_force() -> None:
     ("name", "kind"),
     [("Memcpy HtoD (Pageable -> Device)", "HtoD"), ("Memset (Device)", "Memset"), ("Memcpy", "Memcpy"), ("x", "x")],
 )
-def test_kinds_of_copies(name: str, kind: str) -> None:
+def test_the_name_of_a_copy_gives_its_direction_or_first_word(name: str, kind: str) -> None:
     assert _kind(name) == kind
 
 
@@ -76,7 +76,7 @@ def test_kinds_of_copies(name: str, kind: str) -> None:
     [("allreduce", 4, 1.5), ("allgather", 4, 0.75), ("reduce_scatter", 8, 0.875), ("all_to_allv", 2, 0.5),
      ("broadcast", None, 1.0), ("reduce", 4, 1.0), ("allreduce", None, None), ("", 4, None)],
 )  # fmt: skip
-def test_bus_bandwidth(collective: str, ranks: int | None, factor: float | None) -> None:
+def test_collective_and_ranks_decide_bus_bandwidth(collective: str, ranks: int | None, factor: float | None) -> None:
     row = CommunicationRow(collective, "float", "0", ranks, 1_000_000, 2, 4_000_000, 1_000_000)
     assert row.algorithm_bandwidth == 1_000_000 / 2e-3
     assert row.bus_bandwidth == (None if factor is None else pytest.approx(factor * 5e8))
@@ -90,7 +90,7 @@ def collective(ts: float, dur: float, name: str = "ncclDevKernel_AllReduce_Sum",
     return event
 
 
-def test_collectives() -> None:
+def test_kernels_of_one_collective_group_dtype_and_size_share_a_row() -> None:
     known = {"Collective name": "allgather", "In msg nelems": 10, "Out msg nelems": 40, "dtype": "Float",
              "Group size": 4, "Process Group Name": "1", "Process Group Description": "tp"}  # fmt: skip
     events = [

@@ -33,7 +33,7 @@ def sweep(events: list[tuple[int, int, int]]) -> list[tuple[int, Counter[int]]]:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_busy_and_idle(name: str) -> None:
+def test_busy_idle_and_exposed_time_equal_a_sweep_over_the_events(name: str) -> None:
     trace = trace_of(name)
     gpu = trace.gpu
     kernels = gpu.category == trace.categories.index("kernel")
@@ -58,13 +58,13 @@ def test_busy_and_idle(name: str) -> None:
         assert device.busy_ns + device.idle_ns == device.window_ns
 
 
-def test_no_gpu() -> None:
+def test_a_trace_without_gpu_events_has_empty_tables_and_a_note() -> None:
     trace = read_trace(kineto_of([op("aten::add", 0, 5)]))
     assert breakdown(trace) == stream_use(trace) == device_use(trace) == []
     assert analyze(trace).notes == ("the trace has no GPU events",)
 
 
-def test_busy_shares() -> None:
+def test_busy_time_is_divided_by_window_and_gpu_span_unless_zero() -> None:
     (use,) = device_use(read_trace(kineto_of([op("aten::mm", 0, 10), kernel("k", 1, 5, 2), kernel("k", 2, 11, 4)])))
     assert (use.busy_ns, use.gpu_span_ns, use.window_ns) == (6_000, 10_000, 15_000)
     assert (use.busy_share, use.busy_share_of_gpu_span) == (0.4, 0.6)

@@ -32,7 +32,7 @@ def call(*arguments: Any) -> Signature:
     return Signature(tuple(inputs))
 
 
-def test_concatenation() -> None:
+def test_cat_moves_its_inputs_twice_and_mismatched_inputs_are_unknown() -> None:
     wide, narrow = np.zeros((2, 3, 4), np.float16), np.zeros((2, 1, 4), np.float16)
     assert bytes_moved("aten::cat", call([wide, narrow, wide], -2)) == 2 * 2 * (24 + 8 + 24)
     empty = np.zeros((0,), np.float32)
@@ -52,7 +52,7 @@ def test_concatenation() -> None:
         ("_fused_rms_norm_backward", lambda x, w, m: [x, x, [w.size], m, w], [1, 4]),
     ],
 )
-def test_backward_of_normalizations(name: str, arguments: Any, gradients: list[int]) -> None:
+def test_normalization_backward_writes_only_wanted_gradients(name: str, arguments: Any, gradients: list[int]) -> None:
     given = arguments(np.zeros((4, 6, 5), np.float16), np.zeros(5, np.float32), np.zeros((4, 6, 1), np.float32))
     read = sum(one.nbytes for one in given if isinstance(one, np.ndarray))
     for mask in range(2 ** len(gradients)):

@@ -26,7 +26,7 @@ SMALL = st.integers(1, 4)
 
 
 @given(st.integers(1, 12), SMALL, SMALL, st.integers(0, 3), SMALL)
-def test_extents_by_counting(extent: int, size: int, stride: int, padding: int, dilation: int) -> None:
+def test_output_extents_equal_counted_places(extent: int, size: int, stride: int, padding: int, dilation: int) -> None:
     wanted = placed(extent, size, stride, padding, dilation)
     assume(wanted > 0)
     call = signature((5, 6, extent), (4, 3, size), None, [stride], [padding], [dilation], False, [0], 2)
@@ -75,13 +75,13 @@ BACKWARD = ((2, 4, 6, 8), (2, 3, 8, 9), (4, 3, 3, 2))
 
 @pytest.mark.parametrize(
     ("mask", "parts", "outputs"),
-    [
-        ([True, True, True], 2, list(BACKWARD[1:])), ([True, False, False], 1, [BACKWARD[1]]),
-        ([False, True, False], 1, [BACKWARD[2]]), ([False, False, True], 0, None), (None, 2, list(BACKWARD[1:])),
-    ],
+    [([True, True, True], 2, list(BACKWARD[1:])), ([True, False, False], 1, [BACKWARD[1]]),
+     ([False, True, False], 1, [BACKWARD[2]]), ([False, False, True], 0, None), (None, 2, list(BACKWARD[1:]))],
 )  # fmt: skip
 @pytest.mark.parametrize("transposed", [False, True])
-def test_gradients(mask: list[bool] | None, parts: int, outputs: list[Shape] | None, transposed: bool) -> None:
+def test_the_mask_decides_gradient_flops_and_outputs(
+    mask: list[bool] | None, parts: int, outputs: list[Shape] | None, transposed: bool
+) -> None:
     of = spelling("convolution_backward", GRADIENTS)
     gradient, given, weight = BACKWARD
     call = signature(*BACKWARD, [0], [1, 1], [0, 0], [1, 1], transposed, [0, 0], 1, mask)

@@ -23,7 +23,7 @@ from support import Document
         ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
     ],
 )  # fmt: skip
-def test_found_by_name(name: str, found: str) -> None:
+def test_device_names_find_their_entry_ignoring_case(name: str, found: str) -> None:
     device = find_device({"name": name, "totalGlobalMem": 40 * 10**9 if "40" in name else 80 * 10**9})
     assert device is not None and device.name == found
 
@@ -75,13 +75,13 @@ def test_every_set_of_properties_finds_its_own_device_or_several() -> None:
         assert found is None or found.peaks == device.peaks
 
 
-def test_unknown() -> None:
+def test_devices_that_the_table_lacks_are_not_found() -> None:
     for name in ("", "TPU", 5, "NVIDIA L40S", "NVIDIA GB200", "Tesla V100S-PCIE-32GB", "AMD MI300A"):
         assert find_device({"name": name}) is None
     assert find_device({}) is find_device(None) is None
 
 
-def test_peaks() -> None:
+def test_peaks_follow_the_table_and_cached_bytes_take_less_time() -> None:
     peaks = {device.name: device for device in known_devices()}
     h100, v100 = peaks["H100 SXM"], peaks["V100 SXM2"]
     assert h100.peak_flops("bfloat16") == 989.4e12 and h100.peak_flops("float8_e4m3fn") == 1978.9e12
@@ -92,7 +92,7 @@ def test_peaks() -> None:
     assert [one.least_ns(10) for one in some] == [5, 3, 3.5, 5, 2.5]
 
 
-def test_own_table(tmp_path: Path) -> None:
+def test_an_own_table_goes_before_the_built_in_one(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
     path.write_text(json.dumps({"devices": [{"name": "mine", "tflops": {"float32": 1}, "memory_gb_s": 10}]}))
     own = read_devices(path)
@@ -110,7 +110,7 @@ def test_own_table(tmp_path: Path) -> None:
      '{"devices": [{"name": "x", "tflops": {"float32": -1}, "memory_gb_s": 1}]}',
      '{"devices": [{"name": "x", "tflops": {}, "memory_gb_s": 1, "typo": 2}]}'],
 )  # fmt: skip
-def test_broken_table(tmp_path: Path, text: str) -> None:
+def test_a_broken_device_table_is_refused_with_its_file_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "own.json"
     path.write_text(text)
     with pytest.raises(TraceFormatError, match=r"own\.json"):

@@ -62,7 +62,7 @@ def check(found: ExpertWork | None, case: Case, seed: int, weight_bytes: float =
 
 @given(cases, st.integers(0, 8))
 @examples(200)
-def test_fused_experts(case: Case, seed: int) -> None:
+def test_fused_experts_have_the_counted_flops_and_bytes_within_bounds(case: Case, seed: int) -> None:
     tokens, experts, chosen, hidden, inner, up = (
         case.tokens, case.experts, case.chosen, case.hidden, case.inner, case.up,
     )  # fmt: skip
@@ -78,7 +78,7 @@ def test_fused_experts(case: Case, seed: int) -> None:
         check(expert_work("aiter::fmoe_g1u1", call), case, seed)
 
 
-def test_marlin() -> None:
+def test_marlin_weights_count_as_four_bits_with_scales() -> None:
     case = Case(7, 16, 4, 64, 96)
     weights, scales = ((16, 4, 384), (16, 6, 128)), ((16, 2, 192), (16, 3, 64))
     call = signature(
@@ -143,5 +143,5 @@ def test_kernels_and_their_products(names: list[str], products: int, expected: l
         ("_moe_C::moe_align_block_size", False), ("aten::linear", False), ("_moe_C::moe_sum", False),
     ],
 )  # fmt: skip
-def test_names(name: str, expected: bool) -> None:
+def test_the_operator_name_tells_whether_it_computes_experts(name: str, expected: bool) -> None:
     assert computes_experts(name) == expected

@@ -12,7 +12,7 @@ from made_calls import signature
 Shape = tuple[int, ...]
 
 
-def test_bytes_of_operators() -> None:
+def test_bytes_moved_follow_from_shapes_dtypes_and_known_outputs() -> None:
     for dtype, size in (("c10::Half", 2), ("float8_e4m3fn", 1), ("double", 8)):
         assert bytes_moved("aten::mm", signature((3, 4), (4, 5), dtype=dtype)) == size * (12 + 20 + 15)
     assert bytes_moved("aten::add_", signature((8,), (8,))) == 4 * 24
@@ -114,7 +114,7 @@ BACKWARD: dict[str, tuple[str, bool, list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", [*SPELLINGS, *BACKWARD])
-def test_causal_attention(name: str) -> None:
+def test_attention_flops_count_the_pairs_that_the_causal_flag_leaves(name: str) -> None:
     backward = name in BACKWARD
     corner, heads_last, rest = (BACKWARD if backward else SPELLINGS)[name]
     full_name = name if "::" in name else f"aten::{name}"

@@ -99,7 +99,7 @@ def test_the_innermost_by_walking_up(drawn: list[tuple[int, bool]]) -> None:
         ((0, 0), (0, 0), (0, 0), (None, None, "memory")),
     ],
 )  # fmt: skip
-def test_bounds(done: Any, moved: Any, passed: Any, shares: Any) -> None:
+def test_the_limit_is_the_resource_that_needs_longest_at_peak(done: Any, moved: Any, passed: Any, shares: Any) -> None:
     assert against_peaks(DEVICE, 2e12, done, moved, passed) == pytest.approx(shares)
     unknown = (None, shares[1], "" if done[0] is not None else shares[2])
     assert against_peaks(DEVICE, None, done, moved, passed) == unknown

@@ -39,13 +39,13 @@ def test_causes_of_idle_time() -> None:
     assert idle_causes(traced(), 95_000)[0] == IdleCauses(0, 7, 50_000, 1, 0, 0, 95_000, 1, 20_000, 0)
 
 
-def test_launches() -> None:
+def test_launched_events_are_summed_by_runtime_call_without_lost_ones() -> None:
     assert launch_statistics(traced()) == [
         LaunchRow("cudaLaunchKernel", 3, 65_000, 10_000, 20_000, 3_000.0, 2_000.0, 8_000, 1, 1, 0)
     ]
 
 
-def test_limits_of_outliers() -> None:
+def test_calls_over_50_us_and_delays_over_100_us_are_long() -> None:
     events = [op("aten::a", 0, 900)]
     for at, (call, delay) in enumerate(((50, 100), (50.001, 100.001), (51, 101)), 1):
         events += [launch(at, 300 * at, call), kernel("k", at, 300 * at + call + delay, call)]
@@ -53,7 +53,7 @@ def test_limits_of_outliers() -> None:
     assert (row.long_calls, row.long_delays, row.short) == (2, 2, 0)
 
 
-def test_queues() -> None:
+def test_queues_grow_at_launches_and_shrink_as_kernels_start() -> None:
     trace = traced()
     found = [(one.stream, (one.ts - trace.span.start).tolist(), one.length.tolist()) for one in queue_lengths(trace)]
     assert found == [

@@ -38,7 +38,7 @@ BF, F8, U8, I32, F32 = "bfloat16", "float8_e4m3fn", "uint8", "int32", "float32"
          2 * M * N + 2 * M * K + N * K // 2 + 2 * K // 32 * N),
     ],
 )  # fmt: skip
-def test_products(name: str, call: Signature, size: int) -> None:
+def test_products_of_each_library_give_extents_flops_and_bytes(name: str, call: Signature, size: int) -> None:
     assert flops(name, call) == 2 * M * N * K
     assert bytes_moved(name, call) == size
     found = product(name, call)
@@ -61,5 +61,5 @@ def test_square_and_ambiguous_extents() -> None:
 @pytest.mark.parametrize(
     "name", ["aten::mm", "aiter::moe_gemm", "sgl_kernel::moe_fp8_group_gemm", "vllm::unified_attention", "_C::rms_norm"]
 )
-def test_others(name: str) -> None:
+def test_similar_names_are_not_taken_for_library_products(name: str) -> None:
     assert not is_library_product(name)

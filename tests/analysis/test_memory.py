@@ -52,7 +52,7 @@ def program(seed: int) -> tuple[bytes, list[tuple[str, int, int, int]], dict[int
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_known_program(seed: int) -> None:
+def test_allocated_bytes_and_holders_at_the_peak_match_the_program(seed: int) -> None:
     data, blocks, totals = program(seed)
     (found,) = device_memory(load(data))
     assert found.device == "cuda:0" and found.base == 1000 and found.allocated.tolist() == list(totals.values())

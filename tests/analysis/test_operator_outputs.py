@@ -51,7 +51,7 @@ def test_calls_without_tensors_to_write_into_stay_as_they_are() -> None:
         assert functional(name, given) is given
 
 
-def test_shapes_broadcast_together() -> None:
+def test_broadcast_gives_the_common_shape_or_none() -> None:
     assert broadcast([(3, 1), (4,)]) == (3, 4) and broadcast([(2, 3, 4)]) == (2, 3, 4)
     assert broadcast([(1,), (5, 1, 2), (7, 1)]) == (5, 7, 2) and broadcast([(), (2,)]) == (2,)
     assert broadcast([(2,), (3,)]) is None and broadcast([]) is None and broadcast([(0, 3), (1, 3)]) == (0, 3)

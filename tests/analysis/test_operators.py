@@ -27,7 +27,7 @@ def callers(trace: Trace, call: int) -> Iterator[int]:
 
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize("by_shape", [False, True])
-def test_operators(name: str, by_shape: bool) -> None:
+def test_the_operator_table_equals_a_walk_over_all_calls(name: str, by_shape: bool) -> None:
     trace = trace_of(name)
     calls, gpu = trace.calls, trace.gpu
 
@@ -95,7 +95,7 @@ def launched() -> list[dict[str, Any]]:
     return found
 
 
-def test_modules_by_class() -> None:
+def test_modules_of_one_class_under_one_caller_share_a_row() -> None:
     found = module_table(read_trace(kineto_of([*EVENTS, *launched()])))
     assert found == [
         ModuleRow(("## step ##",), 1, 1, 50_000, 50_000, 16_000, 16_000, 0, 0),
@@ -106,7 +106,7 @@ def test_modules_by_class() -> None:
     assert found[2].mean_ns == 20_000 and found[2].module == "Layer ×2"
 
 
-def test_classes() -> None:
+def test_a_module_class_is_the_name_without_prefix_and_last_number() -> None:
     names = ("nn.Module: A_1_22", "nn.Module: A", "A_1", "nn.Module: ", "nn.Module: _3")
     assert [module_class(name) for name in names] == ["A_1", "A", "A_1", "nn.Module: ", "_3"]
 

@@ -70,7 +70,7 @@ def test_backward_has_line_and_module_of_forward() -> None:
     assert row.backward_ns == row.device_self_ns == 40_000
 
 
-def test_own_code() -> None:
+def test_own_files_follow_given_patterns_or_exclude_pytorch_and_python() -> None:
     own = ("train.py", "/home/me/net.py", "transformers/models/bert.py", "/venv/lib/python3.11/site-packages/x/y.py")
     others = (
         "torch/nn/modules/linear.py", "/venv/lib/python3.11/site-packages/torch/_ops.py", "threading.py",

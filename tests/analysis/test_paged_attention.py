@@ -94,7 +94,7 @@ def test_nothing_is_said_without_sums() -> None:
 
 @given(requests.filter(bool), st.integers(0, 40))
 @examples(200)
-def test_sliding_windows(batch: list[Request], left: int) -> None:
+def test_pairs_in_a_sliding_window_are_exact_where_known(batch: list[Request], left: int) -> None:
     found = seen(sums(batch), left)
     if found.pairs is not None:
         assert found.pairs == sum(len(visible(q, k, left)) for q, k in batch)
@@ -134,7 +134,7 @@ def test_the_window_is_read_behind_the_flag() -> None:
         ("flash_attn_with_kvcache", signature((7, 1, 8, 64), (50, 16, 2, 64), (50, 16, 2, 64)), (7, 8, 2, 64, 64)),
     ],
 )  # fmt: skip
-def test_heads(name: str, call: Signature, expected: tuple[int, ...]) -> None:
+def test_heads_are_read_from_the_tensors_of_each_library(name: str, call: Signature, expected: tuple[int, ...]) -> None:
     found = heads_of(name, call)
     assert found is not None and found[: len(expected)] == expected
     assert is_paged_attention(name)
@@ -185,5 +185,5 @@ def test_lengths_that_the_greatest_ones_determine() -> None:
         ("aten::_scaled_dot_product_flash_attention", False), ("vllm::moe_forward", False),
     ],
 )  # fmt: skip
-def test_names(name: str, expected: bool) -> None:
+def test_the_operator_name_tells_whether_it_is_paged_attention(name: str, expected: bool) -> None:
     assert is_paged_attention(name) == expected

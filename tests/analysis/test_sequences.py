@@ -19,7 +19,7 @@ def calls(*sequences: tuple[str, str]) -> list[dict[str, Any]]:
     return events
 
 
-def test_sequences() -> None:
+def test_calls_of_one_operator_with_equal_kernel_sequences_share_a_row() -> None:
     trace = read_trace(
         kineto_of([
             *calls(("aten::a", "xyz"), ("aten::b", "xyz"), ("aten::a", "xyz"), ("aten::a", "xzy"), ("aten::a", "xy"),

@@ -48,14 +48,14 @@ WEIGHT = (4,)
         ),
     ],
 )  # fmt: skip
-def test_bytes(name: str, call: Signature, expected: int) -> None:
+def test_serving_operators_move_expected_bytes_and_have_no_flops(name: str, call: Signature, expected: int) -> None:
     assert bytes_moved(name, call) == expected and flops(name, call) is None
 
 
 @pytest.mark.parametrize(
     "name", ["aten::rms_norm", "aiter::moe_sorting_fwd", "aiter::get_mla_metadata_v1", "vllm::all_gather", "relu"]
 )
-def test_others(name: str) -> None:
+def test_operators_of_no_serving_family_are_not_memory_bound(name: str) -> None:
     assert memory_bound(name) is None
 
 

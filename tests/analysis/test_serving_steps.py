@@ -60,7 +60,7 @@ def test_rows_equal_a_brute_force(batches: list[Batch], seed: int, delay: int, t
         reached, host_reached = max(reached, end), max(host_reached, host_end)
 
 
-def test_rates_by_hand() -> None:
+def test_rates_and_latencies_of_phases_follow_from_their_steps() -> None:
     analysis = analyze(trace_of(serve(MANY, seed=3)))
     steps, phases = analysis.serving_steps, {row.phase: row for row in analysis.serving_phases}
     assert list(phases) == ["prefill", "decode", "mixed", "all"]

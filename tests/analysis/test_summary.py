@@ -26,7 +26,7 @@ def test_host_time_of_topmost_operators() -> None:
     assert host_ops(read_trace(kineto_of([kernel("k", 1, 0, 5)]))) == []
 
 
-def test_devices_in_json() -> None:
+def test_json_has_device_peaks_and_null_for_an_unknown_device() -> None:
     own = Device(name="mine", tflops={"float32": 2}, memory_gb_s=10, l2_bytes=7)
     events = [op("aten::mm", 0, 9, [([4, 4], "float")] * 2), launch(1, 1), kernel("gemm", 1, 20, 5), EVENTS[-1]]
     trace = read_trace(kineto_of([*events, kernel("k", 1, 0, 5, device=1)]))

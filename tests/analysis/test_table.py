@@ -47,7 +47,7 @@ class Compared(Row):
 ROW = Plain(("a", "b"), 4, 6_000_000)
 
 
-def test_columns_of_json() -> None:
+def test_rows_become_json_objects_with_every_column() -> None:
     assert Plain.names() == ["names_of", "count", "total_ns", "mean_ns", "rate"]
     plain = {"names_of": "a + b", "count": 4, "total_ns": 6_000_000, "mean_ns": 1_500_000.0, "rate": None}
     assert ROW.plain() == plain
@@ -67,7 +67,7 @@ def test_descriptions_follow_from_the_declarations() -> None:
     assert Compared.columns()[-1].dtype == "bool"
 
 
-def test_cells() -> None:
+def test_cells_are_printed_in_the_unit_of_their_column() -> None:
     cells = {name.heading: name.cell(ROW) for name in Plain.text_columns()}
     assert cells == {"names of": "a, b", "n": 4, "total ms": "6.000", "mean ms": "1.500", "GB/s": None}
 
@@ -91,7 +91,7 @@ def test_cells() -> None:
     ("amount", "ns", "rate"),
     [(30, 2_000, 15e6), (0, 5, 0.0), (None, 5, None), (3, 0, None), (3, None, None), (None, 0, None)],
 )  # fmt: skip
-def test_rates(amount: float | None, ns: float | None, rate: float | None) -> None:
+def test_a_rate_without_an_amount_or_time_is_none(amount: float | None, ns: float | None, rate: float | None) -> None:
     assert per_second(amount, ns) == rate
 
 

@@ -50,7 +50,7 @@ def test_time_of_a_step_is_compared_by_phase(gpu: bool) -> None:
 
 
 @pytest.mark.parametrize(("limit", "names"), [(0.5, []), (0.49, ["device time"]), (0.0, ["device time"])])
-def test_regressions(limit: float, names: list[str]) -> None:
+def test_device_time_over_the_limit_is_a_regression_naming_operators(limit: float, names: list[str]) -> None:
     one, other = analyzed(("aten::a", 40)), analyzed(("aten::a", 60), ("aten::a", 0))
     found = [one for one in regressions(difference(one, other, total=True), limit) if one.startswith("device time")]
     assert [text.split(":")[0] for text in found] == names

@@ -14,7 +14,7 @@ from support import call
 REPORT = PreflightReport("chakra", ("t.0.et", "t.1.et"), 2, 2, 0, 0, 0, 0, {}, (), ())
 
 
-def test_what_names_traces(tmp_path: Path) -> None:
+def test_an_existing_file_or_a_prefix_of_et_files_names_traces(tmp_path: Path) -> None:
     for name in ("job.0.et", "one.1.et.gz", "text.0.json", "full"):
         (tmp_path / name).write_text("")
     named = ("job", "job.0.et", "job.0", "one", "text.0.json", "full", "")

@@ -64,7 +64,7 @@ def test_what_is_written_carries_it_on(folder: Path) -> None:
     assert warned(call("replay", chakra).stderr)
 
 
-def test_numbers_as_json(folder: Path) -> None:
+def test_json_of_replay_and_predict_carries_the_damage_of_the_input(folder: Path) -> None:
     damage = damage_in(folder)
     assert call("predict", "fit", "plus.json", "-o", "m.json", cwd=folder).returncode == 0
     for command in (["replay", "plus.json"], ["predict", "run", "plus.json", "--model", "m.json"]):

@@ -11,7 +11,7 @@ from made_traces import event, kernel, launch, op
 from support import call, fixture_pair, kineto_document
 
 
-def test_percentages() -> None:
+def test_percentages_are_read_and_negative_or_huge_ones_are_refused() -> None:
     assert [_percentage(text) for text in ("5%", " 0 ", "12.5", "99999999%")] == [0.05, 0, 0.125, 999999.99]
     for text in ("-1", "much", "100000000%", "nan", "inf"):
         with pytest.raises(argparse.ArgumentTypeError, match="must be a percentage such as 5%"):

@@ -59,7 +59,7 @@ def test_a_table_that_cannot_be_printed(plus: Path) -> None:
     assert list(plus.parent.iterdir()) == [plus]
 
 
-def test_closed_streams(plus: Path) -> None:
+def test_a_closed_stream_fails_only_a_command_that_reads_it(plus: Path) -> None:
     assert shell("$E convert --augment plus.json -o new.json 0<&- >&- 2>&-", plus.parent).returncode == 0
     assert json.loads((plus.parent / "new.json").read_bytes())["nodes"]
     one_line(shell("$E link --kineto-file - --output out.json <&-", plus.parent), "standard input is closed")

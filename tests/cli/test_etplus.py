@@ -57,7 +57,7 @@ def test_errors_are_colored_on_a_terminal_that_wants_it(tmp_path: Path) -> None:
         ("link --kineto-file x --ouput=y", "--output"), ("link --match sequenc", "sequence"),
     ],
 )  # fmt: skip
-def test_did_you_mean(words: str, meant: str) -> None:
+def test_a_misspelled_command_option_or_choice_gets_a_suggestion(words: str, meant: str) -> None:
     done = call(*words.split())
     assert done.returncode == 2 and f"; did you mean {meant}?" in done.stderr.decode()
     assert b"did you mean" not in call("qqqq").stderr

@@ -19,7 +19,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return replay, capture
 
 
-def test_trace_link(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_link_and_report_give_graph_kernels_captured_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
     replay, capture = files
     words = ["--graph-capture", capture, "-o", "out.json", "--json", "r.json"]
     done = call("link", "--kineto-file", replay, *words, cwd=tmp_path)
@@ -61,7 +61,7 @@ def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_
     assert (tmp_path / "out.json").exists()
 
 
-def test_analyze(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_analyze_takes_a_graph_capture_for_single_traces_only(files: tuple[Path, Path], tmp_path: Path) -> None:
     done = call("analyze", files[0], "--graph-capture", files[1], "--json", "a.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (trace,) = read_json(tmp_path / "a.json")["traces"]

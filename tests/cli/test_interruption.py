@@ -36,7 +36,7 @@ def all_is_read(process: subprocess.Popen[bytes]) -> bool:
     return waiting[0] == 0
 
 
-def test_interrupted_while_reading(tmp_path: Path) -> None:
+def test_sigterm_while_reading_ends_without_traceback_or_output(tmp_path: Path) -> None:
     with started(ET, "-", tmp_path / "o.json", stdin=subprocess.PIPE) as process:
         assert process.stdin
         process.stdin.write(plain(KINETO)[:1000])

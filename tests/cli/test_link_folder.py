@@ -27,7 +27,7 @@ def test_a_job_from_dry_run_to_report(tmp_path: Path) -> None:
     )
 
 
-def test_some_fail(tmp_path: Path) -> None:
+def test_ranks_that_fail_are_named_and_the_others_linked(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 2)
     (job / "rank-0.kineto.json.gz").write_bytes(b"no trace")
     (job / "rank-2.et.json").write_bytes(b"{}")

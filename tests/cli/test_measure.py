@@ -15,7 +15,7 @@ def options(*words: str) -> Options:
     return _options(parser.parse_args(["-o", "x.json", *words]))
 
 
-def test_sizes() -> None:
+def test_sizes_are_binary_multiples_and_malformed_ones_are_refused() -> None:
     sizes = {"512": 512, "3K": 3 << 10, "1.5M": 3 << 19, "4g": 4 << 30, "2TiB": 2 << 40, " 8GB ": 8 << 30}
     assert {text: options("--max-bytes", text).max_bytes for text in sizes} == sizes
     assert options().max_bytes == options("--max-bytes", "4G").max_bytes
@@ -25,7 +25,7 @@ def test_sizes() -> None:
             options(f"--max-bytes={text}")
 
 
-def test_threads_and_times() -> None:
+def test_threads_and_timeouts_out_of_range_are_refused() -> None:
     assert (options().threads, options().timeout_s) == (0, 30) and options("--threads", "4096").threads == 4096
     assert options("--timeout", "0.5").timeout_s == 0.5
     for word in ("-1", "4097"):
@@ -36,7 +36,7 @@ def test_threads_and_times() -> None:
             options(f"--timeout={word}")
 
 
-def test_options_of_measure() -> None:
+def test_measure_options_are_read_and_invalid_values_refused() -> None:
     plain, found = (options(), options(*["--ops", "mm|conv", "--budget", "60", "--rounds", "1000", "--threads", "2"]))
     assert (plain.ops, plain.budget_s, plain.rounds) == (None, None, Options.rounds)
     assert found.ops is not None and found.ops.search("aten::mm") and not found.ops.search("aten::add")

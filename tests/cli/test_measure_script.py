@@ -65,10 +65,12 @@ def test_what_cannot_be_called(words: tuple[str, ...], said: str, folder: Path) 
     assert repro(folder, *words) == (2, f"etplus: error: {said}\n", "")
 
 
-def test_memory_and_threads(folder: Path) -> None:
+def test_exactly_enough_memory_passes_and_pytorch_decides_threads_by_default(folder: Path) -> None:
     assert repro(folder, "--script", "aten::mm", "--max-bytes", "272")[0] == 0
-    plain, one, two = (repro(folder, "--script", "aten::mm", "--threads", number)[2] for number in "012")
-    assert plain == one != two
+    plain, default, two = (
+        repro(folder, "--script", "aten::mm", *more)[2] for more in ((), ("--threads", "0"), ("--threads", "2"))
+    )
+    assert plain == default == two.replace("    torch.set_num_threads(2)\n", "") != two
 
 
 def test_one_trace_at_a_time(folder: Path) -> None:

@@ -104,7 +104,7 @@ def test_folders_are_checked_before_any_work(sources: Path) -> None:
         assert "kineto.json/x" in text and ("cannot be written" in text or "cannot be created" in text), text
 
 
-def test_whole_numbers() -> None:
+def test_counts_are_whole_numbers_of_1_or_more() -> None:
     assert [at_least_one(text) for text in ("1", " 20 ")] == [1, 20]
     for text in ("0", "-1", "x", "1.5", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number, 1 or more"):

@@ -59,7 +59,7 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def test_a_training(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
+def test_train_shows_progress_and_error_and_writes_the_network(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
     done = call("predict", "train", "set", "-o", "net", "--json", "n.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
     assert asked == [(2, 1, {"hidden": 64, "seed": 0})]
@@ -80,7 +80,7 @@ def test_waiting_threads_sleep_unless_the_environment_says_otherwise(
         assert os.environ["OMP_WAIT_POLICY"] == after
 
 
-def test_its_options(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
+def test_training_options_are_passed_and_sizes_below_1_refused(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
     words = ["--hidden", "1", "--epochs", "1", "--seed", "5"]
     assert call("predict", "train", dataset, "-o", tmp_path / "net", *words).returncode == 0
     assert asked[0][2] == {"hidden": 1, "epochs": 1, "seed": 5} and Bar.shown[0] == 1
@@ -89,7 +89,7 @@ def test_its_options(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
         assert done.returncode == 2 and b"--hidden and --epochs must be at least 1" in done.stderr and len(asked) == 1
 
 
-def test_without_pytorch(monkeypatch: pytest.MonkeyPatch, dataset: Path, tmp_path: Path) -> None:
+def test_train_is_refused_if_pytorch_is_missing(monkeypatch: pytest.MonkeyPatch, dataset: Path, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "etplus.planning.learned.training", None)
     done = call("predict", "train", dataset, "-o", tmp_path / "net")
     assert done.returncode == 2 and b"etplus predict train needs PyTorch and safetensors" in done.stderr

@@ -101,7 +101,7 @@ def steps_of(kineto: Path) -> list[str]:
     ("kind", "accumulate", "fail_at"),
     [("train", 3, -1), ("train", 1, 5), ("inference", 1, -1), ("compiled", 1, -1), ("ddp", 1, -1)],
 )
-def test_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail_at: int) -> None:
+def test_a_recorded_program_behaves_as_it_does_alone(tmp_path: Path, kind: str, accumulate: int, fail_at: int) -> None:
     start = [PYTHON]
     if kind == "ddp":
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -30,7 +30,7 @@ def document_of(path: Path) -> Document:
     return document
 
 
-def test_the_plain_case(tmp_path: Path) -> None:
+def test_linking_a_pair_writes_one_file_and_tells_the_count(tmp_path: Path) -> None:
     out = tmp_path / "plus.json"
     done = run("trace-link", "--et-file", ET, "--kineto-file", KINETO, "--output", out)
     assert (done.returncode, done.stdout) == (0, b"")
@@ -96,7 +96,7 @@ def test_options_that_change_nothing_here(tmp_path: Path) -> None:
     assert link["ops"]["certain"] == 136 and link["method"] == "ids"
 
 
-def test_renumber(tmp_path: Path) -> None:
+def test_renumber_gives_nodes_ids_from_1_in_order(tmp_path: Path) -> None:
     assert trace_link(GPU_ET, GPU_KINETO, "--output", tmp_path / "plus.json", "--renumber").returncode == 0
     nodes = document_of(tmp_path / "plus.json")["nodes"]
     assert [node["id"] for node in nodes] == list(range(1, len(nodes) + 1))
@@ -150,7 +150,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", [*BAD, "directory", "unreadable"])
-def test_bad_input(tmp_path: Path, kind: str) -> None:
+def test_broken_input_is_refused_in_one_line_with_nothing_written(tmp_path: Path, kind: str) -> None:
     bad = tmp_path / "bad\nline\x1b[31m.json"
     if kind == "directory":
         bad.mkdir()
@@ -171,7 +171,7 @@ def test_strict_refuses_a_broken_file(tmp_path: Path) -> None:
     assert done.returncode == 0 and b"is broken" in done.stderr
 
 
-def test_wrong_usage(tmp_path: Path) -> None:
+def test_missing_options_and_impossible_outputs_are_refused_in_one_line(tmp_path: Path) -> None:
     pair = ["--et-file", ET, "--kineto-file", KINETO, "--output"]
     for words in (
         [], ["--et-file", ET], ["--kineto-file", "-"], ["--et-file", "-", "--kineto-file", "-", "--output", "o"],

@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "in.json"
 
 
-def test_text_and_json(file: Path) -> None:
+def test_why_prints_the_findings_that_json_and_analyze_have(file: Path) -> None:
     done = run("etplus", "why", file, "--json", "n.json", cwd=file.parent)
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()

@@ -88,7 +88,7 @@ def test_causes_of_idle_time(name: str, trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_temporal_breakdown(name: str, trace: Trace) -> None:
+def test_busy_and_idle_times_equal_hta_but_for_sync_records(name: str, trace: Trace) -> None:
     use = [row for row in device_use(trace) if row.gpu_span_ns]
     assert len(use) == 1
     (row,), theirs = use, GOLDEN[name]["temporal"]

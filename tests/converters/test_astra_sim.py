@@ -89,7 +89,7 @@ def test_waiting_through_the_host_is_waiting(tmp_path: Path) -> None:
     assert start_times(document, tmp_path, 2)["after"] == 600
 
 
-def test_ranks_together_match(tmp_path: Path) -> None:
+def test_four_of_eight_ranks_issue_the_same_collectives_and_pass_check(tmp_path: Path) -> None:
     done = convert([linked(name) for name in DLRM], tmp_path / "fold", to="astra-sim")
     assert [file.removeprefix(str(tmp_path / "fold.")) for file in done.files] == [
         "0.et", "1.et", "2.et", "3.et", "comm_groups.json", "network.yml", "system.json", "memory.json", "run.sh"

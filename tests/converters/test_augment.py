@@ -27,7 +27,7 @@ def without(event: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["gpu-kineto/mi250_minitoy", "gpu-pairs/dlrm.rank0.kineto"])
-def test_kineto_traces(name: str, tmp_path: Path) -> None:
+def test_augmenting_a_kineto_trace_adds_work_and_counters_once(name: str, tmp_path: Path) -> None:
     path = shared_trace(f"{name}.json.gz")
     done = augment(path, tmp_path / "once.json")
     once = (tmp_path / "once.json").read_bytes()
@@ -51,7 +51,7 @@ def test_kineto_traces(name: str, tmp_path: Path) -> None:
     assert kernel_table(read_trace(once)) == kernel_table(trace)
 
 
-def test_etplus(tmp_path: Path) -> None:
+def test_augmenting_etplus_adds_work_to_nodes_once_and_nothing_else(tmp_path: Path) -> None:
     data = written(GPU_SHAPED)
     done = augment(data, tmp_path / "once.json")
     once = (tmp_path / "once.json").read_bytes()

@@ -117,7 +117,7 @@ def test_rounding_carries_what_it_takes(durations: Any, random: Any) -> None:
         assert np.all(np.abs(1000 * np.cumsum(micros[rows]) - np.cumsum(durations[rows])) <= 500)
 
 
-def test_work_counts_once(tmp_path: Path) -> None:
+def test_time_of_callees_and_waits_is_not_counted_as_work(tmp_path: Path) -> None:
     document = etplus(
         [
             cpu(3, "step", 0, 100, scope=7), cpu(4, "aten::mm", 5, 20, parent=3),

@@ -159,7 +159,7 @@ def test_it_is_read_like_the_kineto_trace_it_came_from(name: str, tmp_path: Path
     assert sum((e["name"], e["pid"], e["tid"], e["args"]["correlation"]) in places for e in shown) >= 0.9 * len(shown)
 
 
-def test_nothing_to_draw(tmp_path: Path) -> None:
+def test_a_trace_without_times_is_refused_and_nothing_written(tmp_path: Path) -> None:
     with pytest.raises(ConvertError, match="no node has a time"):
         write({0: etplus([cpu(3, "never linked")])}, tmp_path)
     assert not list(tmp_path.iterdir())

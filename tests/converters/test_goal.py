@@ -84,7 +84,7 @@ def test_parts_of_an_all_to_all_pass_through_the_ranks_between(tmp_path: Path) -
     assert sent["ring"] - sent["direct"] == kinds[6] * (ranks * (ranks - 1) // 2 - (ranks - 1))
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_one_rank_becomes_calculations_and_unmatched_ranks_are_refused(tmp_path: Path) -> None:
     linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "rank0.json")
     done = call("convert", "rank0.json", "-o", "job.goal.gz", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -84,7 +84,7 @@ def test_graphml_equals_that_of_networkx(ranks: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_graphviz_takes_it(tmp_path: Path) -> None:
+def test_graphviz_reads_the_dot_file_and_draws_pictures(tmp_path: Path) -> None:
     write_graph({0: evil()}, tmp_path / "g.dot", "dot")
     done = subprocess.run(["dot", "-Tjson", tmp_path / "g.dot"], capture_output=True, check=True)
     drawn = json.loads(done.stdout, strict=False)  # Graphviz does not escape tabs
@@ -102,7 +102,7 @@ def test_without_graphviz_the_error_says_so(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "g.svg").exists()
 
 
-def test_bad_requests(tmp_path: Path) -> None:
+def test_graphs_of_no_nodes_unknown_subtrees_and_formats_are_refused(tmp_path: Path) -> None:
     document = document_of(NAME)
     for choice, message in (
         ({"max_nodes": 0}, "a graph of 0 nodes cannot be drawn"),

@@ -23,7 +23,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_types_and_shapes(file: Path, tmp_path: Path) -> None:
+def test_arrays_have_tpugraphs_types_and_shapes_and_the_same_bytes_twice(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.npz"
     done = convert(file, out, to="npz", config={"threads": 4})
     with np.load(out, allow_pickle=False) as stored:

@@ -179,7 +179,7 @@ def test_a_set_in_which_hardly_anything_waits_for_a_collective(waiting: int, war
         ({0: [0, 1], 1: [0, 1]}, {"group": 1}, "the group file has group 0, but 0 means all ranks"),
     ],
 )
-def test_wrong_groups(
+def test_missing_or_wrong_groups_are_counted_and_described(
     tmp_path: Path, groups: Mapping[int, Sequence[int]] | None, counts: dict[str, int], text: str
 ) -> None:
     report = check(write(tmp_path, clean(), groups))
@@ -195,7 +195,7 @@ def test_a_group_file_that_is_none(tmp_path: Path, text: str) -> None:
         check(prefix)
 
 
-def test_crossed_messages_deadlock(tmp_path: Path) -> None:
+def test_messages_that_cross_are_a_deadlock_naming_their_nodes(tmp_path: Path) -> None:
     report = check(spoiled(tmp_path, broken.crossed_messages))
     assert report.counts == {"deadlock": 1, "comm-order": 1}
     assert all(f"rank {rank} node {number}" in report.problems[0].text for rank in (0, 1) for number in (7, 8))
@@ -270,7 +270,7 @@ def test_deadlocks_agree_with_brute_force(
     assert counts == {kind: 1 for kind, stuck in expected.items() if stuck}
 
 
-def test_missing_ranks(tmp_path: Path) -> None:
+def test_ranks_without_a_file_are_named_up_to_the_highest(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     (tmp_path / "t.1.et").rename(tmp_path / "t.2.et")
     report = check(prefix)
@@ -304,7 +304,7 @@ def test_files_instead_of_a_prefix(tmp_path: Path) -> None:
     assert check(tmp_path / "other.et").counts == {"group": 1}
 
 
-def test_wrong_usage(tmp_path: Path) -> None:
+def test_impossible_requests_and_foreign_files_are_refused(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     with pytest.raises(UsageError, match=r"no file .*none\.<rank>\.et"):
         check(tmp_path / "none")

@@ -37,7 +37,7 @@ def test_all_are_counted_and_the_first_are_kept() -> None:
         (1, 0, "failed: 1 error, 0 warnings"), (2, 1_000, "failed: 2 errors, 1,000 warnings"),
     ],
 )  # fmt: skip
-def test_verdicts(errors: int, warnings: int, verdict: str) -> None:
+def test_the_verdict_fails_for_errors_only_and_counts_both(errors: int, warnings: int, verdict: str) -> None:
     error = next(kind for kind in KINDS if level_of(kind, "chakra") == "error")
     warning = next(kind for kind in KINDS if level_of(kind, "chakra") == "warning")
     counts = {kind: count for kind, count in ((error, errors), (warning, warnings)) if count}

@@ -148,7 +148,7 @@ def test_suffixes_stand_for_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert names_a_file(output, "more") is is_file, output
 
 
-def test_options_from_texts() -> None:
+def test_texts_become_typed_options_and_invalid_ones_are_refused() -> None:
     tiny: Exporter = Tiny()
     assert option_names(tiny) == ["wide", "lines", "sort"] and options_for(tiny, {}) == Chosen()
     given = {"wide": "true", "lines": "0", "sort": "down"}

@@ -75,7 +75,7 @@ def test_edges_in_a_circle_are_refused_with_the_first_six_ids() -> None:
 
 
 @pytest.mark.parametrize("seed", range(len(MADE)))
-def test_made_steps(seed: int) -> None:
+def test_dependencies_of_random_steps_are_in_order_and_keep_every_edge(seed: int) -> None:
     trace = random_step(seed)
     pairs, order, left_out = pairs_of(trace)
     place = {number: at for at, number in enumerate(order)}

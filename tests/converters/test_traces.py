@@ -48,7 +48,7 @@ def test_only_the_last_trace_is_held(opened: list[Any]) -> None:
     assert set(traces.notes) == set(traces.damage) == {0, 1}
 
 
-def test_one_of_several(opened: list[Any]) -> None:
+def test_only_the_chosen_rank_is_there_and_missing_ones_are_refused(opened: list[Any]) -> None:
     traces = Traces(["rank0.json", "rank1.json"], rank=1)
     assert (len(traces), list(traces), traces.source) == (1, [1], "rank1.json")
     with pytest.raises(KeyError):

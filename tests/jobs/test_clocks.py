@@ -116,7 +116,7 @@ def test_messages_on_the_host_join_ranks(received: int, joined: bool) -> None:
         (SEND, False, [10, 30], [15, 60], (30, 5, False)),
     ],
 )
-def test_when_data_moves(
+def test_transfers_begin_with_the_last_rank_but_host_messages_with_the_sender(
     kind: int, on_host: bool, start: list[int], end: list[int], expected: tuple[int, int, bool]
 ) -> None:
     for ahead in (0, 1_000):

@@ -33,7 +33,7 @@ def test_what_is_looked_up() -> None:
 
 
 @pytest.mark.parametrize(("version", "known"), [("1.7", True), ("2.0", False), ("0.1", False)])
-def test_versions(version: str, known: bool) -> None:
+def test_reports_of_another_major_version_are_refused(version: str, known: bool) -> None:
     data = REPORT.to_json().replace(b'"version": "1.0"', b'"version": "%b"' % version.encode())
     if known:
         assert read_job_report(data).version == version

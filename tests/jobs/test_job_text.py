@@ -41,7 +41,7 @@ def test_a_warning_of_many_ranks_is_one_line_with_their_range() -> None:
     assert warnings_of(ranks[3:])[1] == "rank 10: et10.json: both are of rank 10 of 12"
 
 
-def test_every_line() -> None:
+def test_a_full_report_has_every_kind_of_line() -> None:
     failed = RankResult(2, "failed", "no ET was found for k.json")
     report = JobReport(
         "1", (linked(0, warnings=("one is cut",)), linked(1), failed), world_size=9, missing="3", not_given="4-8",

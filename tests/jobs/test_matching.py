@@ -112,7 +112,7 @@ def test_each_group_has_its_own_order() -> None:
     ]  # fmt: skip
 
 
-def test_messages_are_paired() -> None:
+def test_sends_pair_with_receives_in_order_or_by_number() -> None:
     def messages(kind: int, peer: int, sizes: list[int], seq: list[int] | None = None) -> RankCommunications:
         numbers = {"seq": seq} if seq else {}
         return rank_of([(kind, size, 100) for size in sizes], peer=[peer] * len(sizes), **numbers)

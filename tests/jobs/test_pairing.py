@@ -59,7 +59,7 @@ def job(folder: Path, files: dict[str, bytes]) -> list[tuple[int, str, str]]:
         ("rank-3.et.json.gz", "rank-3.kineto.json.gz", 3, 8),  # the name wins; linking tells that it lies
     ],
 )
-def test_the_usual_names(tmp_path: Path, et: str, trace: str, rank: int, inside: int | None) -> None:
+def test_usual_names_give_pairs_and_ranks(tmp_path: Path, et: str, trace: str, rank: int, inside: int | None) -> None:
     others = {"rank_99/config.json": b"{}", "rank_99.etplus.json": b"{}", "notes.txt": b"rank 1"}
     assert job(tmp_path, {et: EXECUTION, trace: kineto(inside), **others}) == [(rank, et, trace)]
 
@@ -83,7 +83,7 @@ def test_problems_are_told_and_the_others_paired(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_a_manifest(tmp_path: Path, form: str) -> None:
+def test_a_manifest_is_read_and_written_back_the_same(tmp_path: Path, form: str) -> None:
     texts = {
         "csv": 'kineto,et,rank\nk1.json,"e,1.json",1\nk0.json,e0.json,0\n,e2.json,2\n',
         "json": '[{"rank":1,"et":"e,1.json","kineto":"k1.json"},{"rank":0,"et":"e0.json","kineto":"k0.json"},'
@@ -102,20 +102,20 @@ def test_a_manifest(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "rank,et\n0,a\n", "rank,et,kineto\nx,a,b\n", '[{"rank": 0}]', "rank,et,kineto\n0,a,b\n0,c,d\n", "[1"]
 )
-def test_no_manifest(tmp_path: Path, text: str) -> None:
+def test_a_broken_manifest_is_refused_with_its_file_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "m.csv").write_text(text or "rank,et,kineto\n")
     with pytest.raises(TraceFormatError, match=r"m\.csv"):
         from_manifest(str(tmp_path / "m.csv"))
 
 
-def test_nothing_there(tmp_path: Path) -> None:
+def test_missing_folders_and_folders_without_traces_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such folder"):
         find_pairs(open_folder(tmp_path / "none"))
     with pytest.raises(UsageError, match="no Execution Trace and no Kineto trace"):
         find_pairs(open_folder(tmp_path))
 
 
-def test_ranges() -> None:
+def test_numbers_in_a_row_are_written_as_ranges() -> None:
     assert [ranges(numbers) for numbers in ([], [3], [0, 1, 2, 5, 7, 6])] == ["", "3", "0-2, 5-7"]
 
 

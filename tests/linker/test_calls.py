@@ -48,7 +48,7 @@ def brute_exclusive(calls: CpuCalls) -> list[int]:
 
 
 @given(any_intervals)
-def test_exclusive_durations(intervals: list[Interval]) -> None:
+def test_exclusive_durations_of_any_intervals_equal_a_brute_force(intervals: list[Interval]) -> None:
     calls = calls_of(intervals)
     assert exclusive_durations(calls).tolist() == brute_exclusive(calls)
 

@@ -194,7 +194,7 @@ def test_a_caller_that_works_too_is_the_writer() -> None:
     assert found == {(3, 5)}
 
 
-def test_collectives() -> None:
+def test_a_collective_depends_on_writers_and_its_readers_on_it() -> None:
     found = edges(
         op(3, "aten::mm", [D], [A]), op(4, "c10d::allreduce_", [[A], "<Object>"], [[A], "<Object>"]),
         op(5, "record_param_comms", [[A], 7, "allreduce"], [[A]], parent=4),

@@ -152,13 +152,13 @@ def test_ranks_and_jobs_that_differ_refute() -> None:
 
 @pytest.mark.parametrize(
     ("pid", "pids", "proves", "refutes", "unknown"),
-    [
-        (PID, (PID,), ["pid"], [], []), (PID, (6,), [], ["pid"], []), (PID, (PID, 6), [], ["pid"], []),
-        (-1, (PID,), [], [], ["pid"]), (0, (0,), [], [], ["pid"]), (0, (1,), [], ["pid"], []),
-        (4096, (4096,), ["pid"], [], []), (4095, (4095,), [], [], ["pid"]), (1, (2,), [], ["pid"], []),
-    ],
+    [(PID, (PID,), ["pid"], [], []), (PID, (6,), [], ["pid"], []), (PID, (PID, 6), [], ["pid"], []),
+     (-1, (PID,), [], [], ["pid"]), (0, (0,), [], [], ["pid"]), (0, (1,), [], ["pid"], []),
+     (4096, (4096,), ["pid"], [], []), (4095, (4095,), [], [], ["pid"]), (1, (2,), [], ["pid"], [])],
 )  # fmt: skip
-def test_processes(pid: int, pids: tuple[int, ...], proves: list[str], refutes: list[str], unknown: list[str]) -> None:
+def test_equal_large_process_ids_prove_one_run_and_different_ones_refute(
+    pid: int, pids: tuple[int, ...], proves: list[str], refutes: list[str], unknown: list[str]
+) -> None:
     found = judged(claims_of(), a_pair(pid=pid, pids=pids))
     assert by(found) == ([*proves, "time"], refutes, unknown)
     assert found.verdict == ("refuted" if refutes else "proved" if proves else "unknown")
@@ -274,7 +274,7 @@ def test_what_the_user_says_of_the_rank(tmp_path: Path) -> None:
             stated_rank("a", "b", rank)
 
 
-def test_times_of_files(tmp_path: Path) -> None:
+def test_modification_times_are_none_unless_both_sources_are_files(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"")
     assert modified(path, path) == (path.stat().st_mtime,) * 2

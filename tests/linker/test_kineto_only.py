@@ -94,7 +94,7 @@ class Events(SimpleNamespace):
     ("tids", "expected"),
     [([5, 3], [5, 3]), (["a", 3], [1, 2]), ([0, 3], [1, 2]), ([1, 2**62 - 1], [1, 2**62 - 1]), ([1, 2**62], [1, 2])],
 )
-def test_numbers_of_threads(tids: list[int | str], expected: list[int]) -> None:
+def test_unusable_thread_ids_are_replaced_by_numbers_from_1(tids: list[int | str], expected: list[int]) -> None:
     trace: Any = SimpleNamespace(events=Events(threads=[(1, tid) for tid in tids]))
     assert kineto_only._tids(trace, np.arange(len(tids))) == expected
 

@@ -20,7 +20,7 @@ def test_the_index_is_what_is_known() -> None:
 
 
 @pytest.mark.parametrize("form", ["etplus.json", "0.et.gz"])
-def test_etplus_passes(form: str, tmp_path: Path) -> None:
+def test_files_that_etplus_writes_pass_the_suite(form: str, tmp_path: Path) -> None:
     case, path = case_of("gpu_shaped_from_cpu"), tmp_path / f"gpu_shaped_from_cpu.{form}"
     convert(link(FIXTURES / case.et, FIXTURES / case.kineto), path)
     verdicts = run_case(case, read_output(path))

@@ -111,7 +111,7 @@ def test_the_header_of_a_kineto_trace() -> None:
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", True), ("gemm", False),
     ],
 )  # fmt: skip
-def test_what_communicates(name: str, communicates: bool) -> None:
+def test_names_of_operators_and_kernels_tell_whether_a_rank_communicates(name: str, communicates: bool) -> None:
     assert of_kineto("aten::add", name).communicates == communicates
     if not name.startswith("ncclDev"):
         assert of_et(node(3, "aten::add", []), node(4, name, [])).communicates == communicates

@@ -89,7 +89,7 @@ def test_a_number_on_one_side_only_is_not_certain() -> None:
     assert certain(pair, made([0, 1, 2, 3], "ids")) == [0, 1, 2, 3], "ids need no numbers"
 
 
-def test_callers_must_agree() -> None:
+def test_links_are_certain_only_where_their_callers_agree() -> None:
     ids, none = [0] * 4, [-1] * 4
     tree = [-1, 0, 1, 0]
     assert certain(a_pair(ids, none, parent=tree, other_parent=tree), made([0, 1, 2, 3])) == [0, 1, 2, 3]

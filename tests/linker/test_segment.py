@@ -62,7 +62,7 @@ def test_an_annotation_that_recurs_evenly_is_found_whatever_number_is_in_its_nam
 @pytest.mark.parametrize(
     "rows", [OPS, [event("## once ##", 10, 5), *OPS], [event("k", 1, 1, "kernel")]], ids=["none", "one", "no call"]
 )
-def test_no_iterations(rows: list[Document]) -> None:
+def test_a_trace_without_recurring_annotations_has_no_iterations(rows: list[Document]) -> None:
     found = iterations_of(rows)
     assert len(found) == 0 and found.of(found.start).tolist() == [] and not found.notes
 
@@ -122,7 +122,7 @@ def test_the_windows_of_both_sides() -> None:
     }  # fmt: skip
 
 
-def test_windows_of_nothing() -> None:
+def test_windows_are_none_where_no_call_is_linked() -> None:
     nodes, calls = tables([-1], [])
     found = describe_windows(nodes, calls, match(-1), some_iterations(0))
     keys = ("et_sequence", "kineto_sequence", "linked_sequence", "kineto_ns", "linked_ns")

@@ -27,7 +27,7 @@ def test_stacks_of_recorded_operators_are_the_frames_open_on_their_thread(name: 
     assert set(trace.stacks.evidence.tolist()) == {PYTHON_FRAMES}
 
 
-def test_lines_of_calls() -> None:
+def test_source_lines_are_exact_where_a_frame_tells_its_caller() -> None:
     events = [
         frame("train.py(1): step", 0, 90), frame("<built-in method linear>", 5, 20, "train.py:7"),
         frame("nn.Module: Net_0", 40, 40, "train.py:9"),

@@ -153,7 +153,7 @@ def test_one_recording_at_a_time(torch: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("all_threads", [False, True])
-def test_other_threads(torch: Any, tmp_path: Path, all_threads: bool) -> None:
+def test_other_threads_are_recorded_only_with_all_threads(torch: Any, tmp_path: Path, all_threads: bool) -> None:
     wanted: queue.Queue[bool] = queue.Queue()
     done: queue.Queue[bool] = queue.Queue()
 
@@ -177,7 +177,7 @@ def test_other_threads(torch: Any, tmp_path: Path, all_threads: bool) -> None:
     assert len(threads) == 1 + all_threads
 
 
-def test_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pytorch_or_a_path_as_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("torch", "torch.profiler"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=r"needs PyTorch .*pip install torch"), record(tmp_path):

@@ -72,7 +72,7 @@ def test_long_tables_are_cut_and_say_by_how_much() -> None:
     assert len(rank["flame"]["name"]) == 200 and rank["flame"]["left_out"] == 221
 
 
-def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
+def test_zooming_and_searching_move_the_view_of_the_timeline(browser: Page, tmp_path: Path) -> None:
     timeline = shown(browser, report_of(f"linked {GPU_SHAPED}"), tmp_path)["ranks"][0]["timeline"]
 
     def view() -> tuple[float, float]:
@@ -115,7 +115,7 @@ def test_zoom_and_search(browser: Page, tmp_path: Path) -> None:
     assert browser.errors == []
 
 
-def test_names_do_nothing(browser: Page, tmp_path: Path) -> None:
+def test_hostile_names_are_shown_as_text_and_run_no_script(browser: Page, tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     for number in range(40):
         at = number * 100
@@ -150,7 +150,7 @@ LINKED = {"total": 4, "linked": 3, "certain": 2, "unverified": 1}
 TIMES = {"time_ns": 9, "attached_time_ns": 8}
 
 
-def test_what_was_linked() -> None:
+def test_coverage_joins_link_counts_gpu_times_and_warnings() -> None:
     report = {"method": "ids", "ops": LINKED, "gpu": TIMES, "windows": {"notes": ["a"]}, "warnings": ["b"]}
     expected: dict[str, Any] = {**LINKED, "method": "ids", "gpu_ns": 9, "attached_ns": 8, "notes": ["a", "b"]}
     assert _coverage(report) == expected

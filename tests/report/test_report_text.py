@@ -31,7 +31,7 @@ def table_of(text: str, title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in part.splitlines()[1:]]
 
 
-def test_the_head() -> None:
+def test_the_report_head_gives_size_device_peaks_and_host_time() -> None:
     lines = text_of(small(), 200).split("\n\n")[0].splitlines()
     assert lines[1] == "size    2 CPU calls, 4 runtime calls, 4 GPU events, 0.100 ms"
     assert lines[2].startswith("device  0 NVIDIA H100 80GB HBM3: H100 SXM, f")

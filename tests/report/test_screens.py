@@ -46,7 +46,7 @@ def found(*findings: Finding, together: Gain | None = None) -> Findings:
     return Findings(findings, together, ("x", "y"), None, 200_000, ("a note",))
 
 
-def test_one_trace() -> None:
+def test_the_screen_of_a_trace_shows_steps_kernels_and_problems() -> None:
     many = [finding(name, 10_000 * at) for at, name in enumerate("abcd", 1)]
     assert report_text.render(steps(3), found(*many)).splitlines() == [
         "2 steps, 200 µs (100 µs each), GPU busy 55%, rank 3 (NVIDIA H100 80GB HBM3)",

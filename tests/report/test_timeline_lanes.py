@@ -31,7 +31,7 @@ def timeline(trace: Trace, budget: int = 1000, files: int = 1) -> dict[str, Any]
     return timeline_of(trace, work_of_events(trace), budget, files=files)
 
 
-def test_blocks_and_lanes() -> None:
+def test_events_become_blocks_on_lanes_per_stream_and_thread() -> None:
     found = timeline(traced())
     assert found["span"] == 100_000 and found["hidden"] == 0 and found["resolution"] == 0
     assert found["lanes"] == [

@@ -72,7 +72,7 @@ def test_distances_have_room_too() -> None:
     ("values", "size"),
     [([-128], 1), ([-129], 2), ([127, 0], 1), ([128], 2), ([0, 128], 2), ([-1, 127], 2), ([-1, 126], 1), ([], 1)],
 )  # fmt: skip
-def test_widths_of_distances(values: list[int], size: int) -> None:
+def test_distances_take_the_fewest_bytes_that_hold_them(values: list[int], size: int) -> None:
     columns = {"a": np.array(values, np.int64)}
     fields = fields_of(columns, {"a"})
     assert fields == [Field("a", size, delta=True)]
@@ -88,5 +88,5 @@ def test_columns_follow_one_another() -> None:
     assert unpacked(pack(fields, columns), form, 2) == {name: column.tolist() for name, column in columns.items()}
 
 
-def test_a_document() -> None:
+def test_a_packed_document_unpacks_to_the_same_values() -> None:
     assert unpacked_json(pack_json({"a": np.arange(3), "b": ["é"]})) == {"a": [0, 1, 2], "b": ["é"]}

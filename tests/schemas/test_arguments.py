@@ -45,7 +45,7 @@ def call(node: Any) -> CallRecord:
 
 
 @pytest.mark.parametrize("node", [FLAT, LATER])
-def test_both_layouts(node: dict[str, Any]) -> None:
+def test_nodes_of_either_layout_decode_to_the_same_arguments(node: dict[str, Any]) -> None:
     found = call(node)
     assert found.inputs == DecodedSide(VALUES, SHAPES, TYPES, None, True)
     assert found.outputs == DecodedSide([], [], [], None, True) and found.schema == SCHEMA
@@ -62,7 +62,7 @@ def test_both_layouts(node: dict[str, Any]) -> None:
     assert (uses.node.tolist(), uses.storage.tolist(), uses.end.tolist()) == ([0, 2], [6, 6], [24, 24])
 
 
-def test_strides() -> None:
+def test_strides_are_read_if_there_is_one_for_each_value() -> None:
     side = {**LATER["inputs"], "strides": [[4, 1], []]}  # type: ignore[dict-item]
     found = call({**LATER, "inputs": side}).inputs
     assert found.rows()[0][3] == [4, 1] and found.as_object() == side
@@ -148,7 +148,7 @@ def test_strides_of_zero_are_expansions() -> None:
     assert coded(listed)[1][0].inputs[0].expanded == ()
 
 
-def test_outputs() -> None:
+def test_signatures_have_the_returned_tensors_only_if_outputs_were_recorded() -> None:
     types = ["Tensor(float)", "GenericList[Tensor(int),Tensor(int)]"]
     side = {"values": [0, 0], "shapes": [[2], [[3], [4]]], "types": types}
     node = {**inputs([[1]], ["Tensor(float)"]), "outputs": side}
@@ -174,12 +174,12 @@ def test_shapes_that_are_none(node: dict[str, Any]) -> None:
     assert coded(node) == ([-1], [])
 
 
-def test_the_largest_shapes() -> None:
+def test_a_shape_keeps_64_sizes_of_up_to_48_bits() -> None:
     (signature,) = coded(inputs([[1] * 63 + [2**48 - 1]], ["Tensor(float)"]))[1]
     assert signature.shape(0) == (1,) * 63 + (2**48 - 1,)
 
 
-def test_process_groups() -> None:
+def test_process_groups_are_read_from_plain_or_quoted_json_lists() -> None:
     listed = [{"pg_name": "0", "ranks": [0, 1]}]
     text = json.dumps(listed)
     assert process_groups(text) == listed == process_groups(json.dumps(text), quoted=True)

@@ -58,7 +58,7 @@ def test_attributes_of_unknown_name_or_wrong_value_are_refused() -> None:
         attribute("comm_src", 2**31)
 
 
-def test_values_by_name() -> None:
+def test_values_of_attributes_leave_out_unknown_names_and_wrong_types() -> None:
     made = [attribute("stream", 0), attribute("pg_name", ""), attribute("sync_dep", [3, 0]), attribute("link", "x")]
     assert values_of(made) == {"stream": 0, "pg_name": "", "sync_dep": [3, 0], "link": "x"}
     assert values_of([attribute("involved_dim", [True, False])]) == {"involved_dim": [True, False]}

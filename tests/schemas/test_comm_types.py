@@ -33,7 +33,7 @@ KIND = CollectiveCommType
         ("something", "gloo:all_reduce", KIND.ALL_REDUCE), ("broadcast", "all_reduce", KIND.BROADCAST),
     ],
 )  # fmt: skip
-def test_kinds(collective: str | None, name: str, expected: int | None) -> None:
+def test_the_collective_type_is_from_metadata_or_name(collective: str | None, name: str, expected: int | None) -> None:
     assert collective_type(Comm(collective=collective), name) == expected
 
 
@@ -55,7 +55,7 @@ def test_kinds(collective: str | None, name: str, expected: int | None) -> None:
         ({"bytes": 2**62}, KIND.REDUCE, None), ({"bytes": 2**62 - 1}, KIND.REDUCE, 2**62 - 1),
     ],
 )  # fmt: skip
-def test_sizes(given: dict[str, Any], kind: int, expected: int | None) -> None:
+def test_message_bytes_follow_from_elements_and_dtype(given: dict[str, Any], kind: int, expected: int | None) -> None:
     assert message_bytes(Comm(**given), kind) == expected
 
 
@@ -68,26 +68,26 @@ def test_sizes(given: dict[str, Any], kind: int, expected: int | None) -> None:
         ("sendrecv", 4, 1.0), ("odd", 4, None),
     ],
 )  # fmt: skip
-def test_factors(collective: str, ranks: int | None, expected: float | None) -> None:
+def test_bus_factors_depend_on_collective_and_ranks(collective: str, ranks: int | None, expected: float | None) -> None:
     assert bus_factor(collective, ranks) == expected
 
 
 @pytest.mark.parametrize(
     ("given", "groups", "world", "expected"),
-    [
-        ({"pg_ranks": [3, 1, 1]}, {}, 8, ("", (1, 3))), ({"pg_name": "2"}, {"2": [4, 0]}, 8, ("2", (0, 4))),
-        ({"pg_name": "2", "pg_ranks": [5]}, {"2": [4, 0]}, 8, ("2", (5,))), ({"pg_name": "2"}, {"2": [1, 0]}, 2, WORLD),
-        ({}, {}, None, WORLD), ({"pg_name": "0"}, {}, 8, WORLD), ({"pg_name": "0"}, {"0": [2, 3]}, 8, ("0", (2, 3))),
-        ({"pg_name": "tp"}, {}, 8, ("tp", ())), ({"pg_name": "tp", "group_size": 8}, {}, 8, WORLD),
-        ({"pg_name": "tp", "group_size": 8}, {}, None, ("tp", ())),
-        ({"pg_name": "tp", "group_size": 4}, {}, 8, ("tp", ())), ({"pg_name": "0", "group_size": 4}, {}, 8, ("0", ())),
-        ({"pg_name": "2", "pg_ranks": [0, 1, 2], "group_size": 2}, {}, 8, ("2", ())),
-        ({"pg_name": "2", "pg_first_rank": 1}, {}, 8, ("2 from rank 1", ())),
-        ({"pg_name": "2", "pg_first_rank": 1}, {"2": [1, 3]}, 8, ("2", (1, 3))),
-        ({"pg_name": "0", "pg_first_rank": 0, "group_size": 8}, {}, 8, WORLD),
-    ],
+    [({"pg_ranks": [3, 1, 1]}, {}, 8, ("", (1, 3))), ({"pg_name": "2"}, {"2": [4, 0]}, 8, ("2", (0, 4))),
+     ({"pg_name": "2", "pg_ranks": [5]}, {"2": [4, 0]}, 8, ("2", (5,))), ({"pg_name": "2"}, {"2": [1, 0]}, 2, WORLD),
+     ({}, {}, None, WORLD), ({"pg_name": "0"}, {}, 8, WORLD), ({"pg_name": "0"}, {"0": [2, 3]}, 8, ("0", (2, 3))),
+     ({"pg_name": "tp"}, {}, 8, ("tp", ())), ({"pg_name": "tp", "group_size": 8}, {}, 8, WORLD),
+     ({"pg_name": "tp", "group_size": 8}, {}, None, ("tp", ())),
+     ({"pg_name": "tp", "group_size": 4}, {}, 8, ("tp", ())), ({"pg_name": "0", "group_size": 4}, {}, 8, ("0", ())),
+     ({"pg_name": "2", "pg_ranks": [0, 1, 2], "group_size": 2}, {}, 8, ("2", ())),
+     ({"pg_name": "2", "pg_first_rank": 1}, {}, 8, ("2 from rank 1", ())),
+     ({"pg_name": "2", "pg_first_rank": 1}, {"2": [1, 3]}, 8, ("2", (1, 3))),
+     ({"pg_name": "0", "pg_first_rank": 0, "group_size": 8}, {}, 8, WORLD)],
 )  # fmt: skip
-def test_groups(given: dict[str, Any], groups: dict[str, list[int]], world: int | None, expected: Any) -> None:
+def test_a_group_has_its_recorded_ranks_or_is_the_world(
+    given: dict[str, Any], groups: dict[str, list[int]], world: int | None, expected: Any
+) -> None:
     assert group_of(Comm(**given), groups, world) == expected
 
 

@@ -50,7 +50,7 @@ def test_texts_counts_and_pairs(database: Database) -> None:
     assert database.pairs("NVTX_EVENTS", "start", "end", "start = 0") == set()
 
 
-def test_names(database: Database) -> None:
+def test_names_are_looked_up_and_missing_ones_refused(database: Database) -> None:
     assert database.names(np.array([2, 1, 2])) == {1: "a", 2: "b"} == database.strings(np.array([1, 2, 3, 4]))
     with pytest.raises(TraceFormatError, match="name 3 is not in StringIds"):
         database.names(np.array([1, 4, 3]))

@@ -60,7 +60,7 @@ def test_the_bytes_of_a_communication(changes: dict[str, Any], size: int | None)
     [([1, 2], [1, 2]), ("[1, 2]", [1, 2]), ([], []), ("[1, 2...", None), ([1, True], None), (["1"], None), (7, None),
      (None, None), ("7", None)],
 )  # fmt: skip
-def test_lists_of_numbers(value: Any, expected: list[int] | None) -> None:
+def test_lists_of_integers_are_read_and_other_values_are_none(value: Any, expected: list[int] | None) -> None:
     assert int_list(value) == expected
 
 
@@ -85,7 +85,7 @@ def test_launches_graph_nodes_and_synchronization() -> None:
     assert (waited.kind, waited.stream, waited.record, waited.wait_on_stream) == ("Stream Sync", 7, 5, -1)
 
 
-def test_some_arguments_undecoded() -> None:
+def test_named_arguments_are_returned_undecoded_and_missing_ones_empty() -> None:
     reader = ArgsReader(["stream", "grid"])
     assert reader.read(b'{"args": {"grid": [1, 2], "stream": 7}}') == (b"7", b"[1, 2]")
     assert reader.read(b'{"name": "k"}') == reader.read(b"{") == (b"", b"")
@@ -104,7 +104,7 @@ NONE = [[2 if at != place else none for at in range(3)] for place in range(3) fo
      (CUDA, 32, [2**31, 2**31 - 1, 1], [1, 1, 1], [2**62 - 2**31, 1]),
      *((CUDA, 32, *sides, [0, 0]) for one in NONE for sides in ((one, THREADS), (THREADS, one)))],
 )  # fmt: skip
-def test_blocks_and_threads(call: str, warp: int, grid: list[int], block: list[int], expected: list[int]) -> None:
+def test_grids_convert_to_blocks(call: str, warp: int, grid: list[int], block: list[int], expected: list[int]) -> None:
     event = gpu(4, "k", 1, 1, args={"grid": grid, "block": block}, correlation=5)
     trace = etplus([event], [runtime(5, call, 0, 1)], [[5, 4, "launch"]])
     trace.properties.clear()

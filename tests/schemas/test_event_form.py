@@ -45,11 +45,11 @@ def test_the_header_has_what_the_trace_knows() -> None:
     ("text", "name"),
     [(b'{"ph": "C", "name": "x"}', "x"), (b'{"ph": "X", "name": "x"}', None), (b'{"ph": "C"}', ""), (b"{}", None)],
 )
-def test_names_of_counters(text: bytes, name: str | None) -> None:
+def test_only_counter_events_have_a_counter_name(text: bytes, name: str | None) -> None:
     assert counter_name(text) == name
 
 
-def test_arguments_exchanged() -> None:
+def test_arguments_are_replaced_and_unchanged_events_keep_their_text() -> None:
     text = b'{"name": "k", "args": {"stream": 7, "flop": 1, "gb": 2}}'
     changed = orjson.loads(with_arguments(text, {"flop": 2.5}, ["flop", "gb"]))
     assert changed == {"name": "k", "args": {"stream": 7, "flop": 2.5}}

@@ -37,7 +37,7 @@ def test_every_kind_of_source_plain_or_gzipped_whatever_its_name(
 
 
 @pytest.mark.parametrize("content", [b"", b" \n\t\r\n", b"\x00" * 4096], ids=["nothing", "white space", "zeros"])
-def test_empty(tmp_path: Path, content: bytes) -> None:
+def test_empty_files_and_gzip_without_content_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(content)
     with pytest.raises(TraceFormatError, match="empty") as caught:

@@ -138,7 +138,7 @@ def test_groups_there_and_back(tmp_path: Path) -> None:
     [("[1]", "invalid group file"), ('{"1": ["0"]}', "invalid group file"), ('{"x": [0]}', "invalid group number 'x'"),
      ('{"12345678901": [0]}', "invalid group number '12345678901'"), ('{"-1": [0]}', "invalid group number '-1'")],
 )  # fmt: skip
-def test_other_files(text: str, problem: str, tmp_path: Path) -> None:
+def test_group_files_of_wrong_form_or_numbers_are_refused(text: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "g.json").write_text(text)
     with pytest.raises(TraceFormatError, match=problem):
         read_groups(str(tmp_path / "g.json"))

@@ -99,13 +99,13 @@ def test_what_is_written_is_read_and_the_same_graph_gives_the_same_bytes(tmp_pat
         assert (tmp_path / "net__a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
-def test_no_archives() -> None:
+def test_files_that_are_no_npz_archives_are_refused() -> None:
     for data in (b"PK no zip", b"\x93NUMPY", b"text"):
         with pytest.raises(TraceFormatError, match="not a graph"):
             read_graph(data)
 
 
-def test_datasets(tmp_path: Path) -> None:
+def test_datasets_are_read_in_order_and_missing_folders_refused(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     for name in ("b", "a", "c__1"):
         write_graph_arrays(read(**arrays()), tmp_path / "train" / f"{name}.npz")
@@ -115,7 +115,7 @@ def test_datasets(tmp_path: Path) -> None:
         list(read_dataset(tmp_path, "valid"))
 
 
-def test_the_vocabulary(tmp_path: Path) -> None:
+def test_the_vocabulary_numbers_opcodes_from_one_and_is_written(tmp_path: Path) -> None:
     codes = opcodes()
     assert sorted(codes.values()) == list(range(1, len(codes) + 1)) and "aten::mm" in codes
     said = vocabulary(("x", "y"), ("z",))

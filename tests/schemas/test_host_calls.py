@@ -22,16 +22,16 @@ def test_of_calls_of_one_name_inside_each_other_the_outermost_issues() -> None:
 
 @pytest.mark.parametrize(
     ("runs", "calls", "numbered", "expected"),
-    [
-        (["gloo:all_reduce", "gloo:send"], ["c10d::send", "c10d::allreduce_"], False, [[10, 1], [11, 0]]),
-        (["gloo:recv", "gloo:recv"], ["c10d::recv_"] * 2, False, [[10, 0], [11, 1]]),
-        (["gloo:recv"], ["c10d::recv_"] * 2, False, [[10, 1]]),
-        (["gloo:recv"], [], False, []),
-        (["gloo:recv", "gloo:recv"], ["c10d::recv_"] * 2, True, [[10, 1], [11, 1]]),
-        (["a:sendrecv"], ["c10d::send"], False, [[10, 0]]),
-    ],
-)
-def test_runs_and_calls(runs: list[str], calls: list[str], numbered: bool, expected: list[list[int]]) -> None:
+    [(["gloo:all_reduce", "gloo:send"], ["c10d::send", "c10d::allreduce_"], False, [[10, 1], [11, 0]]),
+     (["gloo:recv", "gloo:recv"], ["c10d::recv_"] * 2, False, [[10, 0], [11, 1]]),
+     (["gloo:recv"], ["c10d::recv_"] * 2, False, [[10, 1]]),
+     (["gloo:recv"], [], False, []),
+     (["gloo:recv", "gloo:recv"], ["c10d::recv_"] * 2, True, [[10, 1], [11, 1]]),
+     (["a:sendrecv"], ["c10d::send"], False, [[10, 0]])],
+)  # fmt: skip
+def test_host_collectives_pair_with_the_calls_of_their_kind(
+    runs: list[str], calls: list[str], numbered: bool, expected: list[list[int]]
+) -> None:
     numbers = list(range(10, 10 + len(runs)))
     found = pair_with_calls(numbers, runs, list(range(len(calls))), calls, numbered=numbered)
     assert found.tolist() == expected and found.shape == (len(expected), 2)

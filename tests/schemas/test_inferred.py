@@ -52,7 +52,7 @@ def test_calls_of_a_thread_follow_each_other_at_the_top_alone() -> None:
     assert infer_edges(trace).notes == (INFERRED,)
 
 
-def test_launches_and_streams() -> None:
+def test_kernels_follow_their_launch_and_the_previous_of_their_stream() -> None:
     trace = built(
         [(2, 2, "a", 0, 10, 1), (3, 3, "b", 20, 10, 1)],
         [(10, 2, "k", 5, 5, 7), (11, 3, "m", 25, 5, 7), (12, 3, "n", 26, 5, 8), (13, 99, "o", 40, 5, 7)],

@@ -44,7 +44,7 @@ def test_integers_are_those_of_python(most):
     assert texts(signed(column)) == [str(value).rjust(width + 1) for value in NUMBERS[:most]]
 
 
-def test_none_among_integers():
+def test_minus_one_becomes_the_none_text_in_padded_integers():
     assert texts(integers(np.array([-1, 5]))) == ["-1", " 5"]
     assert texts(integers(np.array([-1, 5]), b"null")) == ["null", "   5"]
     assert texts(integers(np.array([12345, -1]), b"null")) == ["12345", " null"]

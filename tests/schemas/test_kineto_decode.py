@@ -54,7 +54,7 @@ def decoded(events: Any, *, modules: bool, plain: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("modules", [True, False])
-def test_what_is_kept(plain: bool, modules: bool) -> None:
+def test_both_decoders_keep_the_same_events_flows_and_memory(plain: bool, modules: bool) -> None:
     assert read_events([], modules=modules).flows["id"].tolist() == []
     found = decoded(EVENTS, modules=modules, plain=plain)
     assert found["count"] == 11 and found["phases"] == {"M": 1, "f": 1, "i": 1}, "the end of a launch, an instant"

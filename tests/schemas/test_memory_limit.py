@@ -32,7 +32,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_the_machine(system: Path) -> None:
+def test_available_memory_is_that_of_meminfo_or_half_of_all_pages(system: Path) -> None:
     assert available_memory() == 2_000_000 * KB
     assert list(memory_limit._totals()) == [memory_limit._UNLIMITED, 8_000_005 * KB]
     write(system / "_PROC" / "meminfo", "MemTotal: 8000000 kB\n")
@@ -45,7 +45,7 @@ def test_the_machine(system: Path) -> None:
     ("limit", "used"),
     [("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")],
 )
-def test_containers(system: Path, limit: str, used: str) -> None:
+def test_memory_is_capped_by_what_a_container_has_left(system: Path, limit: str, used: str) -> None:
     groups = system / "_CGROUPS"
     write(groups / limit, "1000000\n")
     assert available_memory() == 2_000_000 * KB, "without what is used"
@@ -64,7 +64,7 @@ def test_containers(system: Path, limit: str, used: str) -> None:
     [("1000000", 10**6), ("900k", 900_000), ("2 MB", 2_000_000), ("1gb", 10**9), ("1 KiB", 1024), ("2mi", 2 << 20),
      ("1.5GiB", 3 << 29), ("1t", 10**12), ("1TiB", 1 << 40), ("", 1 << 62), (" ", 1 << 62), ("999999999t", 1 << 62)],
 )  # fmt: skip
-def test_limits_of_users(system: Path, text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_any_unit_caps_memory(system: Path, text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT, text)
     assert next(memory_limit._totals()) == size
     assert available_memory() == max(min(size - 100 * PAGES, 2_000_000 * KB), 0)
@@ -72,7 +72,7 @@ def test_limits_of_users(system: Path, text: str, size: int, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("text", ["0", "0k", "x", "1e3", "1 zb", "-1", "1k k"])
-def test_no_sizes(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_limit_that_is_no_size_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT, text)
     with pytest.raises(UsageError, match="not a size"):
         available_memory()
@@ -89,7 +89,7 @@ def test_only_what_is_large_is_refused(system: Path, monkeypatch: pytest.MonkeyP
         require_memory("a", memory_limit._WORTH_ASKING + 1, "is", times=2, remedy="drop it")
 
 
-def test_expansion_by_stretches() -> None:
+def test_inputs_that_keep_expanding_too_much_are_refused() -> None:
     stretch, growth, most = memory_limit._STRETCH, memory_limit._GROWTH, memory_limit._GROWN
     sound, watch = Expansion("x"), Expansion("x")
     for _ in range(1000):

@@ -40,7 +40,7 @@ def test_processes_without_a_gpu_count_where_none_has_one() -> None:
         ranks_of(Found(), "y")  # type: ignore[arg-type]
 
 
-def test_a_choice() -> None:
+def test_ranks_are_chosen_by_number_process_or_gpu_else_refused() -> None:
     assert choose(RANKS, "x") == RANKS and choose(RANKS, "x", rank=2) == [RANKS[2]]
     assert choose(RANKS, "x", pid=101) == RANKS[2:] and choose(RANKS, "x", pid=101, device=0) == [RANKS[2]]
     assert choose(RANKS, "x", rank=0) == [RANKS[0]] == [only(RANKS[:1], "x")]

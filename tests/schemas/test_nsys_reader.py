@@ -107,7 +107,7 @@ def test_a_graph_recorded_as_a_whole(tmp_path: Path) -> None:
     assert names_of(trace, "kernel")[-1] == "CUDA graph 9"
 
 
-def test_an_older_schema(tmp_path: Path) -> None:
+def test_an_export_without_newer_columns_and_tables_is_read(tmp_path: Path) -> None:
     old = {key: value for key, value in kernel(20_000, 26_000, 101).items() if key not in ("graphId", "graphNodeId")}
     path = small_export(
         tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[old], CUPTI_ACTIVITY_KIND_CUDA_EVENT=[],

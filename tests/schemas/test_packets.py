@@ -45,7 +45,7 @@ def test_a_packet_that_no_writer_makes(monkeypatch: pytest.MonkeyPatch) -> None:
         list(packets(TRACE, "x"))
 
 
-def test_stages_and_texts() -> None:
+def test_stages_get_kineto_categories_and_bad_bytes_are_replaced() -> None:
     stages = (("Memcpy", 0), ("x", COMPUTE), ("x", 1), ("Kernel", 0))
     assert [category_of_stage(*stage) for stage in stages] == ["gpu_memcpy", "kernel", "", "kernel"]
     assert (text_of("a"), text_of(b"a\xff")) == ("a", "a\ufffd")
@@ -80,7 +80,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 127, 128, 2**14 -
 
 
 @given(INT64)
-def test_numbers(number: int) -> None:
+def test_varints_and_flow_ids_are_encoded_as_protobuf_does(number: int) -> None:
     written = field_tags("DebugAnnotation")["int_value"] + varint_bytes(number)
     assert written == pb2.DebugAnnotation(int_value=number).SerializeToString()
     written = field_tags("TrackEvent")["flow_ids"] + (number % 2**64).to_bytes(8, "little")
@@ -88,7 +88,7 @@ def test_numbers(number: int) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 16_383, 16_384, 100_000])
-def test_texts(length: int) -> None:
+def test_texts_of_any_length_are_encoded_as_protobuf_does(length: int) -> None:
     extra = pb2.GpuRenderStageEvent.ExtraData(name="x" * length)
     written = delimited_field(field_tags("GpuRenderStageEvent.ExtraData")["name"], b"x" * length)
     assert written == extra.SerializeToString()

@@ -21,7 +21,7 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_what_is_read() -> None:
+def test_a_stacks_section_is_read_and_a_list_refused() -> None:
     found = read_stacks("x.json", orjson.dumps(GOOD), IDS)
     assert found.row.tolist() == [1, 2] and found.evidence_of(2) == "compiled code" and found.evidence_of(0) == ""
     assert found.frames(1) == GOOD["names"] and [line.line for line in found.lines(1)] == [4, 2]
@@ -37,14 +37,14 @@ def test_what_is_written_is_read() -> None:
         assert np.array_equal(getattr(found, key), getattr(made, key)), key
 
 
-def test_rows_are_replaced() -> None:
+def test_new_stacks_of_a_row_replace_only_its_own() -> None:
     made = Stacks.none().with_stacks({0: [["a.py(1): f"]], 1: [["a.py(1): f"], ["b.py(2): g"]]})
     other = made.with_stacks({0: [["c.py(3): h"]]}, COMPILED)
     assert other.frames(other.entries(0)[0]) == ["c.py(3): h"] and other.evidence_of(0) == "compiled code"
     assert len(other.entries(1)) == 2 and other.evidence_of(1) == "Python frames"
 
 
-def test_redaction_hides_names(tmp_path: Path) -> None:
+def test_redaction_of_names_hides_file_names_but_keeps_sources(tmp_path: Path) -> None:
     events = program({7: ("aten::mm", 30)}, file="/home/someone/project/train.py")
     link(None, kineto_of(events)).write(tmp_path / "plus.json")
     assert call("convert", "plus.json", "-o", "shared.json", "--redact", "names", cwd=tmp_path).returncode == 0

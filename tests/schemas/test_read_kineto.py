@@ -75,7 +75,7 @@ def events_of(*events: Document) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["cuda_event_sync", "mi250_minitoy"])
-def test_real_gpu_files(name: str) -> None:
+def test_real_gpu_traces_have_the_same_events_as_plain_json(name: str) -> None:
     trace = check(plain(shared_trace(f"gpu-kineto/{name}.json.gz")))
     assert trace.modern == (name != "cuda_event_sync")
 

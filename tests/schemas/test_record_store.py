@@ -26,7 +26,7 @@ class Made(TextRecords):
         yield b"]}"
 
 
-def test_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_rows_are_decoded_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.array([2, 0, 3, 0, 1])
     for at_once in (4096, 2, 1):
         monkeypatch.setattr(record_store, "_RECORDS", at_once)
@@ -41,7 +41,7 @@ def test_records(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Made().signature_table().values == []
 
 
-def test_the_file(tmp_path: Path) -> None:
+def test_a_store_is_written_unchanged_plain_and_gzipped(tmp_path: Path) -> None:
     whole = {"nodes": [orjson.loads(text) for text in TEXTS]}
     assert Made().document() == whole
     Made().write(tmp_path / "x.json")

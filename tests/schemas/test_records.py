@@ -106,7 +106,7 @@ RECORD = st.dictionaries(st.sampled_from(["id", "name", "nodes"]), JSON, max_siz
 @example([{"id": [{}, {"id": None}]}, {}], {}, {}, {})
 @example([{"id": [{}, {"id": None}]}, {}], {}, {}, {"indent": 0})
 @example([{"id": [{"id": 1}, {"id": None}]}, {"x": 1}, {"id": 1}], {}, {}, {"indent": 2})
-def test_any_document(records: list[Record], front: Record, back: Record, layout: Record) -> None:
+def test_any_json_text_gives_its_records(records: list[Record], front: Record, back: Record, layout: Record) -> None:
     data = json.dumps({**front, "nodes": records, **back}, **layout).encode()
     check(data, "nodes", {**front, **back}, records)
 

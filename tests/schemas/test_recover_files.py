@@ -100,7 +100,7 @@ def test_an_array_of_the_same_name_inside_the_header() -> None:
     assert kinds(result) == {"extra_comma"}
 
 
-def test_text_between_records() -> None:
+def test_text_between_records_is_dropped_and_called_garbage() -> None:
     text = document("kineto", [event(b"a", i) for i in range(3)]).replace(b"},\n  {", b"},\nWARNING: slow disk\n  {", 1)
     result, found = recovered(text, "traceEvents")
     assert found == [event(b"a", i) for i in range(3)]

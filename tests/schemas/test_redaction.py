@@ -222,7 +222,7 @@ def test_arguments_that_readers_decode_are_kept() -> None:
     assert names <= ARGUMENTS
 
 
-def test_known_fields() -> None:
+def test_unknown_arguments_and_header_fields_are_removed() -> None:
     assert known_args([b"null", b"[1]", b'{"a": 1}', b' {"grid" : [1]}']) == [b"null", b"{}", b"{}", b' {"grid" : [1]}']
     summary = {"by_category": {"kernel": 3, "HF_TOKEN": 3, "gpu_memcpy": "secret"}, "file": "a"}
     raw = msgspec.Raw(json.dumps({"link": {"kineto": summary}}).encode())

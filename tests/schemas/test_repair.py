@@ -42,7 +42,7 @@ def repaired(text: bytes, layout: RecordLayout = FREE, rest: bytes = b"") -> tup
         (b'{"a": ["say "hi" now"]}', {"a": ['say "hi" now']}, [("unescaped_quote", 7)]),
     ],
 )  # fmt: skip
-def test_flaws(text: bytes, value: Any, flaws: list[tuple[str, int]]) -> None:
+def test_flaws_in_json_are_repaired_and_located(text: bytes, value: Any, flaws: list[tuple[str, int]]) -> None:
     assert repaired(text) == (value, flaws)
 
 
@@ -58,7 +58,7 @@ def test_what_cannot_be_repaired(text: bytes) -> None:
     assert repair(text, 0, len(text), FREE) is None
 
 
-def test_depth() -> None:
+def test_nesting_up_to_the_maximum_depth_is_repaired() -> None:
     deep = b'{"a": %b, }' % (b"[" * (MAX_DEPTH - 1) + b"]" * (MAX_DEPTH - 1))
     found = repair(deep, 0, len(deep), FREE)
     assert found is not None and [flaw.kind for flaw in found.flaws] == ["extra_comma"]
@@ -104,5 +104,5 @@ def test_a_key_of_the_outermost_object_closes_those_inside() -> None:
     [(b"{}", True), (b'{"a": 1}, {"b": 2}', True), (b"", True), (b"1", False), (b"{", False), (b"{},", False),
      (b'{"a": "\xff"}', False), (b'{"a": nan}', False), (b"[]", False)],
 )  # fmt: skip
-def test_validity(text: bytes, valid: bool) -> None:
+def test_only_lists_of_strict_json_objects_are_valid(text: bytes, valid: bool) -> None:
     assert is_valid(text) is valid

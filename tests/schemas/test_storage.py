@@ -30,7 +30,7 @@ def test_files_below_hidden_folders_are_left_out(folder: Folder) -> None:
     assert folder.files() == sorted([*FILES, ".f"]) == pickle.loads(pickle.dumps(folder)).files()
 
 
-def test_reading(folder: Folder, tmp_path: Path) -> None:
+def test_files_of_a_folder_are_opened_and_fetched_whole(folder: Folder, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     for name, data in FILES.items():
@@ -72,7 +72,7 @@ def test_marks_of_local_files_are_digests(tmp_path: Path) -> None:
     assert open_folder(tmp_path).fetch("x", tmp_path / "no scratch") == tmp_path / "x"
 
 
-def test_errors(tmp_path: Path) -> None:
+def test_missing_folders_files_and_unknown_urls_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match="none: no such folder; give the folder with the traces"):
         open_folder(tmp_path / "none").files()
     with pytest.raises(UsageError, match="strange://x: URLs need more packages"):
@@ -103,7 +103,7 @@ def test_failures_of_a_file_system_name_the_file(tmp_path: Path, monkeypatch: py
             use()
 
 
-def test_urls_in_manifests(tmp_path: Path) -> None:
+def test_urls_are_opened_elsewhere_and_other_names_in_the_folder(tmp_path: Path) -> None:
     assert is_url("s3://bucket/a") and not is_url("/a/b") and not is_url("a:b")
     here = open_folder(tmp_path)
     assert at(here, "sub/a.json") == (here, "sub/a.json")

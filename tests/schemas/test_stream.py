@@ -27,7 +27,7 @@ def some_nodes(count: int) -> Iterator[Node]:
 
 
 @pytest.mark.parametrize("name", ["x.0.et", "x.0.et.gz"])
-def test_round_trip(tmp_path: Path, name: str) -> None:
+def test_a_written_et_file_is_read_back_plain_or_gzipped(tmp_path: Path, name: str) -> None:
     assert write_chakra(tmp_path / name, METADATA, some_nodes(900)) == 900
     metadata, nodes = read_chakra(tmp_path / name)
     assert metadata == METADATA
@@ -106,7 +106,7 @@ def test_messages_longer_than_a_block_are_read(tmp_path: Path) -> None:
         assert list(read_chakra(tmp_path / name)[1]) == nodes
 
 
-def test_damaged_gzip(tmp_path: Path) -> None:
+def test_damaged_gzip_is_refused_with_the_byte_offset(tmp_path: Path) -> None:
     path = tmp_path / "x.0.et.gz"
     write_chakra(path, METADATA, some_nodes(900))
     data = path.read_bytes()

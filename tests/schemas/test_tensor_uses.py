@@ -44,7 +44,7 @@ def tensors_in(value: Any) -> Iterator[list[Any]]:
                 yield from tensors_in(part)
 
 
-def test_by_hand() -> None:
+def test_tensors_are_found_with_storage_byte_range_and_device() -> None:
     first = node(
         [[7, 8, 2, 24, 8, "cpu"], 3, [[1, 9, 0, 1, 4, "cuda:0"], [2, 9, 5, 2, 4, "cuda:1"]]], [[3, 10, 0, 6, 2, "cpu"]]
     )
@@ -70,7 +70,7 @@ def test_what_is_no_tensor(tensor: list[Any]) -> None:
     assert rows(tensor_uses([node([tensor, sound], [])])) == [(0, False, 1, 6, 0, 4, "cpu")]
 
 
-def test_the_largest_numbers() -> None:
+def test_the_largest_storage_and_offset_are_read_exactly() -> None:
     largest = [10**15 - 1, MAX_STORAGE - 1, 10**15 - 1, 1, 999, "cpu"]
     begin = (10**15 - 1) * 999
     assert rows(tensor_uses([node([largest], [])])) == [(0, False, 0, MAX_STORAGE - 1, begin, begin + 999, "cpu")]

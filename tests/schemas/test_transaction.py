@@ -28,7 +28,7 @@ def write(path: Path, data: bytes = b"new") -> None:
         file.write(data)
 
 
-def test_outputs_appear_together(tmp_path: Path) -> None:
+def test_outputs_appear_together_when_the_transaction_ends(tmp_path: Path) -> None:
     with transaction():
         write(tmp_path / "a")
         write(tmp_path / "b", b"b")
@@ -61,7 +61,7 @@ def test_urls_are_refused_and_a_local_folder_of_that_name_is_not(
     assert files(tmp_path) == ["s3:", "s3:/b", "s3:/b/a"]
 
 
-def test_claims(tmp_path: Path) -> None:
+def test_outputs_that_clash_or_cannot_be_written_are_refused(tmp_path: Path) -> None:
     given = tmp_path / "in"
     given.write_bytes(b"in")
     (tmp_path / "link").symlink_to(given)
@@ -146,7 +146,7 @@ def test_folders_that_can_be_written_to(tmp_path: Path) -> None:
     assert make_folder(tmp_path) == tmp_path
 
 
-def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_without_permission_to_write_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(os, "access", lambda path, mode: asked.append((Path(path), mode)))
     with pytest.raises(UsageError, match="no permission to write to its folder"):

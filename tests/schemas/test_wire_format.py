@@ -63,7 +63,7 @@ def test_what_is_no_message(text: bytes) -> None:
         list(fields_of(data, starts, ends))
 
 
-def test_packed_lists() -> None:
+def test_packed_lists_are_read_and_truncated_numbers_refused() -> None:
     data, starts, ends = spans([b"\x01\xac\x02", b"", b"\x05"])
     values, which = packed_varints(data, starts, ends)
     assert (values.tolist(), which.tolist()) == ([1, 300, 5], [0, 0, 2])

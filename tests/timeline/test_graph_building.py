@@ -164,7 +164,7 @@ def test_a_replay_without_changes_gives_the_measured_times(name: str) -> None:
     assert abs(done.time - graph.measured).max() <= 20_000
 
 
-def test_a_full_queue() -> None:
+def test_a_launch_into_a_full_queue_waits_for_a_kernel_to_start() -> None:
     graph = filled(150, 70).graph()
     assert graph.queue_limit == 70
     found = lines(graph)

@@ -18,7 +18,7 @@ def program() -> Timeline:
     return trace
 
 
-def test_points_of_rows() -> None:
+def test_each_timed_row_has_a_start_and_an_end_point() -> None:
     points = GraphEvents.of(program().document())
     trace = points.trace
     timed = np.flatnonzero(trace.nodes.timed).tolist()
@@ -49,7 +49,7 @@ def test_a_launch_without_a_time_launches_nothing() -> None:
         GraphEvents.of(trace).gpu)] == [("cudaLaunchKernel", "a"), ("cudaLaunchKernel", "b")]  # fmt: skip
 
 
-def test_edges_between_points() -> None:
+def test_edges_between_points_take_their_measured_distance_as_lag() -> None:
     points = replace(GraphEvents.of(program().document()), measured=np.array([0, 5, 5, 3, 9, 2, 1, 0, 0, 0, 0, 0, 0]))
     source, target = np.array([0, 1, 1, 4]), np.array([1, 2, 3, 4])
     assert points.between(source, target).tolist() == [5, 0, -2, 0]

@@ -77,7 +77,7 @@ def test_prices_against_the_algorithms_step_by_step(ranks: int) -> None:
         ("bandwidth=1e9,latency=1000ms", Network(1e9, 1e9)), ("bandwidth=1e-9,latency=0", Network(1e-9, 0.0)),
     ],
 )  # fmt: skip
-def test_the_text_form(text: str, network: Network) -> None:
+def test_network_texts_are_parsed_with_units_and_defaults(text: str, network: Network) -> None:
     assert parse_network(text) == network
 
 
@@ -241,7 +241,7 @@ def test_what_nccl_says_of_a_tree_on_three_nodes(size: int, printed_us: float) -
 
 
 @pytest.mark.parametrize(("mib", "us"), [(4, 115.5), (8, 210.2), (16, 414.0), (128, 3070.3)])
-def test_what_was_measured(mib: int, us: float) -> None:
+def test_all_gather_prices_are_within_seven_percent_of_measured_times(mib: int, us: float) -> None:
     """All-gathers of two 2080 Ti over NVLink, by MiB of the whole (NVIDIA/nccl-tests issue 44). Smaller ones took 5 to
     12 us more than NCCL's model says, of 9 to 36."""
     found = nccl(NetworkLevel(2, 21.9, 600.0)).transfer_ns(Type.ALL_GATHER, mib << 19, 2)
@@ -266,5 +266,5 @@ def test_what_was_measured(mib: int, us: float) -> None:
          14 + 2 * (7 * 1.25 + 4 * 8.5 + 2**26 / (0.92 * 120 / 128 * 0.9 * 370e3))),
     ],
 )  # fmt: skip
-def test_by_hand(network: Network, kind: int, size: int, ranks: int, us: float) -> None:
+def test_nccl_prices_follow_its_timing_model(network: Network, kind: int, size: int, ranks: int, us: float) -> None:
     assert network.transfer_ns(kind, size, ranks) == pytest.approx(us * 1000, rel=1e-3)

@@ -34,7 +34,7 @@ def edges(*pairs: tuple[int, int, int], kind: int = HOST) -> Edges:
     return Edges.of(kind, source, target, lag)
 
 
-def test_edges_are_columns() -> None:
+def test_edges_are_joined_selected_and_limited_as_columns() -> None:
     one, two = edges((0, 1, 5), (1, 2, 7)), edges((0, 2, 9), kind=STREAM)
     both = Edges.joined([one, two])
     assert (len(both), both.kind.tolist(), both.owner.tolist()) == (3, [HOST, HOST, STREAM], [-1] * 3)

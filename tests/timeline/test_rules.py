@@ -113,7 +113,7 @@ def test_the_launch_queue_has_a_limit() -> None:
     assert after(graph, "queue_limit=none").end[last] == 799_000
 
 
-def test_threads_hand_over() -> None:
+def test_work_handed_between_threads_moves_when_earlier_work_changes() -> None:
     """first 0–300 and last 1450–1550 on thread 1; between them work 350–1350 on thread 2, 50 after first and 100 before
     last. With work*2: last 2450–2550. With first*0: work 50–1050, last 1150–1250. With cpu*0: nothing is left."""
     trace = Timeline()

@@ -53,7 +53,7 @@ CALLS = "cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaDeviceSyn
         ("cpu", "", {"aten::mm", "aten::other", *CALLS}),
     ],
 )  # fmt: skip
-def test_targets(target: str, name: str, names: set[str]) -> None:
+def test_a_target_selects_events_by_kind_name_and_stream(target: str, name: str, names: set[str]) -> None:
     graph = program().graph()
     rows = np.flatnonzero(select(graph, target, name, exact=target == "op", stream=9))
     assert {graph.trace.name_of(row) for row in rows.tolist()} == names
@@ -65,7 +65,7 @@ def test_targets(target: str, name: str, names: set[str]) -> None:
      "rank=x cpu*0", "kernel*1000001", "gap=-1us", "kernel*inf", "stream=*2", "overlap cpu", "fuse op:aten::mm",
      "cpu*bound/0.5", "kernel*bound/0", "no wait", "no launch", "overlap", "module=a", "rank=1 rank=2 kernel*2"],
 )  # fmt: skip
-def test_others_are_refused(text: str) -> None:
+def test_malformed_what_if_texts_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="unknown what-if"):
         parse_what_if(text)
 

@@ -41,7 +41,7 @@ class Pair(NamedTuple):
      (Table([1]), "<Table: 1 row>"), (Table([1, 2]), "<Table: 2 rows>"), (Table(range(1234)), "<Table: 1,234 rows>"),
      (object(), "<object>"), (Holder([]), "<Holder>"), (slice(1), "slice(None, 1, None)")],
 )  # fmt: skip
-def test_values(value: object, shown: str) -> None:
+def test_small_values_are_shown_and_large_ones_summarized(value: object, shown: str) -> None:
     assert repr(Holder(value)) == f"<Holder\n  value  {shown}>"
 
 
@@ -68,7 +68,7 @@ class Answer:
     __repr__ = as_text
 
 
-def test_structs_and_answers() -> None:
+def test_structs_print_their_fields_and_long_answers_are_cut() -> None:
     assert repr(Number(3)) == "Number(value=3)"
     assert repr(Answer(24)).splitlines() == [*map(str, range(24))]
     assert repr(Answer(30)).splitlines() == [*map(str, range(23)), "… 7 more lines"]

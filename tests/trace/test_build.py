@@ -59,7 +59,7 @@ def test_codes_are_taken_as_they_are() -> None:
     assert trace.nodes.thread[3:].tolist() == [-4, -2, -4], "threads of no ops have numbers of their own, one a code"
 
 
-def test_edges_join_rows() -> None:
+def test_edges_between_ids_become_edges_between_rows() -> None:
     kind = EDGE_KINDS.index("data")
     trace = builder_of([30, 10, 20]).build(NO_RECORDS, summary={}, edges=np.array([[10, 20, kind], [30, 10, kind]]))
     assert trace.edges.tolist() == [[1, 2, kind], [0, 1, kind]]

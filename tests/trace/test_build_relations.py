@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 @given(st.lists(st.integers(0, 30), unique=True, max_size=12), st.data())
-def test_parent_rows(ids: list[int], data: st.DataObject) -> None:
+def test_parents_become_rows_and_calls_on_cycles_have_none(ids: list[int], data: st.DataObject) -> None:
     parents = data.draw(st.lists(st.integers(-1, 31), min_size=len(ids), max_size=len(ids)))
     above = [ids.index(p) if p in ids and p != own else -1 for own, p in zip(ids, parents, strict=True)]
     circling = [row for row in range(len(ids)) if row in walk(above, row)]

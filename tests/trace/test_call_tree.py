@@ -26,7 +26,7 @@ def above(parent: list[int], call: int) -> list[int]:
 
 
 @given(FORESTS)
-def test_callees(parent: list[int]) -> None:
+def test_a_call_knows_its_children_descendants_and_totals(parent: list[int]) -> None:
     tree = CallTree.of(column(parent))
     for call in range(len(parent)):
         assert tree.children(call).tolist() == [one for one, caller in enumerate(parent) if caller == call]
@@ -38,14 +38,14 @@ def test_callees(parent: list[int]) -> None:
 
 
 @given(FORESTS)
-def test_levels(parent: list[int]) -> None:
+def test_levels_group_calls_by_their_depth(parent: list[int]) -> None:
     depth = [len(above(parent, call)) for call in range(len(parent))]
     expected = [[call for call in range(len(parent)) if depth[call] == one] for one in sorted(set(depth))]
     assert [rows.tolist() for rows in levels(column(parent))] == expected
 
 
 @given(FORESTS)
-def test_preorder(parent: list[int]) -> None:
+def test_preorder_gives_each_call_the_range_of_its_subtree(parent: list[int]) -> None:
     written: list[int] = []
 
     def write(call: int) -> None:
@@ -64,7 +64,7 @@ def test_preorder(parent: list[int]) -> None:
 
 
 @given(FORESTS, st.lists(st.integers(-1, 2), min_size=10, max_size=10))
-def test_outermost(parent: list[int], drawn: list[int]) -> None:
+def test_calls_are_outermost_if_no_caller_has_their_key(parent: list[int], drawn: list[int]) -> None:
     key = drawn[: len(parent)]
     expected = [
         key[call] >= 0 and all(key[one] != key[call] for one in above(parent, call)[1:]) for call in range(len(parent))
@@ -73,7 +73,7 @@ def test_outermost(parent: list[int], drawn: list[int]) -> None:
 
 
 @given(FORESTS, st.lists(st.booleans(), min_size=10, max_size=10), st.lists(st.integers(-1, 9), max_size=6))
-def test_nearest(parent: list[int], drawn: list[bool], starts: list[int]) -> None:
+def test_the_nearest_good_call_is_found_at_any_depth(parent: list[int], drawn: list[bool], starts: list[int]) -> None:
     good, starts = drawn[: len(parent)], [one for one in starts if one < len(parent)]
     expected = [next((at for at in above(parent, one) if good[at]), -1) for one in starts]
     found = nearest(column(starts), column(parent), np.array(good, np.bool_))
@@ -85,7 +85,7 @@ def test_nearest(parent: list[int], drawn: list[bool], starts: list[int]) -> Non
 
 
 @given(FORESTS, st.lists(st.integers(0, 1), min_size=10, max_size=10))
-def test_name_paths(parent: list[int], drawn: list[int]) -> None:
+def test_calls_share_a_name_path_if_all_its_names_agree(parent: list[int], drawn: list[int]) -> None:
     name = drawn[: len(parent)]
     roots = column([-1 - call % 2 for call in range(len(parent))])
     path, over, last = (one.tolist() for one in name_paths(column(parent), column(name), roots))
@@ -102,7 +102,7 @@ def test_name_paths(parent: list[int], drawn: list[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9), st.integers(1, 6)), max_size=10))
-def test_nesting(drawn: list[tuple[int, int, int]]) -> None:
+def test_an_interval_nests_in_the_innermost_still_open_one(drawn: list[tuple[int, int, int]]) -> None:
     spans = sorted({(thread, ts, -(ts + dur)) for thread, ts, dur in drawn})
     thread, ts, end = (column([one[k] for one in spans]) for k in range(3))
     open_before = [
@@ -121,18 +121,18 @@ OP, NAMED, OTHER, STEP = "op", "region", "annotation", "step"
 
 @pytest.mark.parametrize(
     ("rows", "top", "regions"),
-    [
-        ([(-1, OP, 5), (0, OP, 6), (1, OP, 7)], [0, 0, 0], [[], [], []]),
-        ([(-1, NAMED, 1), (0, OP, 5), (1, OP, 6), (0, OP, 5)], [-1, 1, 1, 3], [[1]] * 4),
-        ([(-1, OP, 5), (0, NAMED, 1), (1, OP, 6), (0, OP, 7)], [0, -1, 2, 0], [[], [1], [1], []]),
-        ([(-1, OP, 5), (0, OTHER, 1), (1, OP, 6)], [0, 0, 0], [[], [], []]),
-        ([(-1, OTHER, 1), (0, OP, 6), (-1, OTHER, 1), (2, OTHER, 2)], [-1, 1, -1, -1], [[1], [1], [1], [1, 2]]),
-        ([(-1, STEP, 9), (0, OTHER, 1), (1, STEP, 9), (2, OP, 6)], [-1, -1, -1, 3], [[], [1], [1], [1]]),
-        ([(-1, OP, 6), (0, STEP, 9), (1, OP, 6)], [0, 0, 0], [[], [], []]),
-        ([(-1, OP, 5), (-1, OP, 5), (0, OP, 6), (1, NAMED, 2)], [0, 1, 0, -1], [[], [], [], [2]]),
-    ],
-)
-def test_places(rows: list[tuple[int, str, int]], top: list[int], regions: list[list[int]]) -> None:
+    [([(-1, OP, 5), (0, OP, 6), (1, OP, 7)], [0, 0, 0], [[], [], []]),
+     ([(-1, NAMED, 1), (0, OP, 5), (1, OP, 6), (0, OP, 5)], [-1, 1, 1, 3], [[1]] * 4),
+     ([(-1, OP, 5), (0, NAMED, 1), (1, OP, 6), (0, OP, 7)], [0, -1, 2, 0], [[], [1], [1], []]),
+     ([(-1, OP, 5), (0, OTHER, 1), (1, OP, 6)], [0, 0, 0], [[], [], []]),
+     ([(-1, OTHER, 1), (0, OP, 6), (-1, OTHER, 1), (2, OTHER, 2)], [-1, 1, -1, -1], [[1], [1], [1], [1, 2]]),
+     ([(-1, STEP, 9), (0, OTHER, 1), (1, STEP, 9), (2, OP, 6)], [-1, -1, -1, 3], [[], [1], [1], [1]]),
+     ([(-1, OP, 6), (0, STEP, 9), (1, OP, 6)], [0, 0, 0], [[], [], []]),
+     ([(-1, OP, 5), (-1, OP, 5), (0, OP, 6), (1, NAMED, 2)], [0, 1, 0, -1], [[], [], [], [2]])],
+)  # fmt: skip
+def test_calls_have_their_topmost_operator_and_regions(
+    rows: list[tuple[int, str, int]], top: list[int], regions: list[list[int]]
+) -> None:
     parent, name = column([row[0] for row in rows]), np.array([row[2] for row in rows], np.int32)
     is_op, is_region, is_step = (np.array([row[1] == kind for row in rows]) for kind in (OP, NAMED, STEP))
     found = place_calls(parent, name, is_op, is_region, is_step)

@@ -28,7 +28,7 @@ def graphs(**more: Any) -> CapturedGraphs:
     return CapturedGraphs(**{**given, **more})
 
 
-def test_links_of_events() -> None:
+def test_events_are_looked_up_with_their_operator_link_and_replay() -> None:
     found = links((3, 1, CERTAIN, 0), (7, 0, UNVERIFIED, 2))
     op, link, replay = found.of(np.array([7, 2, 3, 9]))
     assert (op.tolist(), link.tolist(), replay.tolist()) == ([0, -1, 1, -1], [1, 0, 2, 0], [2, -1, 0, -1])
@@ -56,7 +56,7 @@ def test_time_counts_to_the_call_of_the_capture() -> None:
     assert found.hierarchy.top.tolist()[8:] == [-1, 9, 9, 11]
 
 
-def test_a_captured_call() -> None:
+def test_a_kernel_has_its_captured_operator_with_callers_and_modules() -> None:
     trace = made_trace(captured=graphs())
     op = trace.kernels[0].captured_by
     assert op is not None and (op.name, op.kind, op.link) == ("aten::mm", "operator", "certain")
@@ -80,7 +80,7 @@ def replay(reason: str, events: int, certain: int = 0, unverified: int = 0, *evi
     return GraphReplay(1, None if reason else 0, 1, evidence, reason, events, certain, unverified)
 
 
-def test_counts_and_sentences() -> None:
+def test_sentences_count_linked_and_unlinked_events_by_reason() -> None:
     replays = (
         replay("", 2000, 1500, 100, "padded batch size"), replay("", 10, 10, 0, "one of several batch sizes"),
         replay("", 5, 0, 5, "one of several batch sizes"), replay(GRAPH_REASONS[1], 30), replay(GRAPH_REASONS[1], 4),

@@ -32,7 +32,7 @@ NUMBERS = st.integers(-3, 3) | st.sampled_from([2**62, -(2**62), 2**31])
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=20))
-def test_distinct_rows(rows: list[tuple[int, int, int]]) -> None:
+def test_distinct_rows_are_sorted_and_give_the_table_back(rows: list[tuple[int, int, int]]) -> None:
     table = np.array(rows, np.int64).reshape(-1, 3)
     found, inverse = distinct_rows(*table.T)
     assert list(map(tuple, found.tolist())) == sorted(set(rows))

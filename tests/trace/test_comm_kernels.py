@@ -64,7 +64,7 @@ def test_an_operator_is_evidence_of_its_own_kernel_alone(operator: str, kernel: 
      ("my_all_reduce_kernel", True, "allreduce"), ("triton_poi_fused_all_reduce_0", False, "allreduce"),
      ("a rccl", False, None), ("gemm", False, None), ("", False, None)],
 )  # fmt: skip
-def test_names(name: str, communicates: bool, collective: str | None) -> None:
+def test_the_name_of_a_kernel_tells_its_collective(name: str, communicates: bool, collective: str | None) -> None:
     assert is_comm_kernel(name) == communicates and collective_of(name) == collective
 
 

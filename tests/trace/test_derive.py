@@ -11,7 +11,7 @@ from made_trace import ALL_REDUCE, made_trace
 from made_traces import event, kineto_of, op
 
 
-def test_calls() -> None:
+def test_calls_are_the_timed_rows_with_their_timed_callers() -> None:
     trace = made_trace()
     calls = trace.calls
     assert [trace.names[code] for code in calls.name.tolist()] == [
@@ -26,14 +26,14 @@ def test_calls() -> None:
     assert calls.signature.tolist() == [-1] * 8 and trace.signatures == []
 
 
-def test_runtime_calls() -> None:
+def test_runtime_calls_have_their_call_and_launch_flag() -> None:
     runtime = made_trace().runtime
     assert runtime.ts.tolist() == [100, 240, 800, 1250, 1900] and runtime.end.tolist() == [120, 250, 900, 1260, 1910]
     assert runtime.call.tolist() == [3, 2, 0, 7, -1] and runtime.source.tolist() == [14, 15, 18, 16, 17]
     assert runtime.launches.tolist() == [True, True, False, True, True] and runtime.thread.tolist() == [1, 1, 1, 2, 1]
 
 
-def test_gpu_events() -> None:
+def test_gpu_events_have_their_call_runtime_call_and_reason() -> None:
     trace = made_trace()
     gpu = trace.gpu
     assert gpu.ts.tolist() == [250, 300, 1300, 2500] and gpu.end.tolist() == [280, 400, 1700, 2510]
@@ -75,7 +75,7 @@ ALIKE = {"name": "MI300X", "numSms": 304, "computeMajor": 9, "computeMinor": 4}
      ([{"id": 0, **ALIKE}, {"id": 5, **ALIKE}, 7, None], {0: 0, 5: 5}),
      ([], {}), ([3], {}), ({"id": 0}, {}), (None, {})],
 )  # fmt: skip
-def test_properties_of_devices(listed: object, found: dict[int, int]) -> None:
+def test_a_device_not_listed_has_the_properties_of_equal_devices(listed: object, found: dict[int, int]) -> None:
     properties = device_properties(listed, np.array([5, 0, 5]))
     assert {number: record["id"] for number, record in properties.items()} == found
 

@@ -25,7 +25,7 @@ from etplus.trace.dtypes import (
      ("c10::dummy_uint1_7_t<4>", 1, "uint4"), ("c10::Float8_e4m3fn", 1, "float8_e4m3fn"),
      (UNKNOWN_DTYPE, None, ""), ("of another library", None, "of_another_library"), ("", None, "")],
 )  # fmt: skip
-def test_spellings(dtype: str, size: int | None, standard: str) -> None:
+def test_any_spelling_of_a_dtype_gives_size_and_torch_name(dtype: str, size: int | None, standard: str) -> None:
     assert itemsize(dtype) == size and standard_dtype(dtype) == standard and itemsize(None) is None
 
 

@@ -21,13 +21,13 @@ NAMES = ["cudaMemcpy", "cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", "M
      (4, 0, 0, True, False), (2, 1, ROUNDING_NS, True, False), (2, 1, ROUNDING_NS + 1, False, False),
      (2, 5, 0, False, False), (4, 5, 0, False, False)],
 )  # fmt: skip
-def test_copies(copy: int, call: int, late: int, blocks: bool, reads_back: bool) -> None:
+def test_sync_and_pageable_copies_block_calls(copy: int, call: int, late: int, blocks: bool, reads_back: bool) -> None:
     codes = np.array([copy]), np.array([call])
     assert blocking_copies(NAMES, *codes, np.array([late])).tolist() == [blocks]
     assert synchronous_readback(NAMES, *codes).tolist() == [reads_back]
 
 
-def test_synchronizations_by_name() -> None:
+def test_names_tell_synchronizations_and_those_of_whole_devices() -> None:
     names = ["cudaDeviceSynchronize", "hipStreamSynchronize", "cuCtxSynchronize", "cudaEventSynchronize", "cudaMemcpy"]
     codes = np.arange(5)
     assert named(names, codes, SYNCHRONIZE).tolist() == [True, True, True, True, False]

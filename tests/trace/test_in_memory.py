@@ -12,7 +12,7 @@ COPIES = ("gpu_memcpy", "gpu_memset")
 
 @pytest.mark.parametrize("renumber", [False, True])
 @pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "pairs/two_threads"])
-def test_fixture_pairs(name: str, renumber: bool) -> None:
+def test_a_linked_fixture_pair_is_the_same_once_saved_and_read(name: str, renumber: bool) -> None:
     assert_saved_alike(link(*fixture_pair(name), renumber=renumber, data_dependencies=renumber))
     assert_saved_alike(link(None, fixture_pair(name)[1]))
 

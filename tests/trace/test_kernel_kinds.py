@@ -17,7 +17,7 @@ MTIA = "mtia_ccp_events"
      ("waitOnEvent gemm", "kernel", False, False, "GEMM"),
      ("a waitOnEvent", MTIA, False, False, "Other kernel"), ("", "", False, False, "Other kernel")],
 )  # fmt: skip
-def test_kinds_by_category(name: str, category: str, copies: bool, waits: bool, kind: str) -> None:
+def test_only_mtia_has_copies_and_waits_by_name(name: str, category: str, copies: bool, waits: bool, kind: str) -> None:
     assert (is_device_copy(name, category), is_device_wait(name, category)) == (copies, waits)
     assert GPU_KINDS[gpu_kind(name, category, is_comm=False)] == kind
     assert GPU_KINDS[gpu_kind(name, category, is_comm=True)] == "Communication"
@@ -33,7 +33,7 @@ def test_kinds_by_category(name: str, category: str, copies: bool, waits: bool, 
      ("normal_kernel", "Other kernel", False), ("softmax_warp_forward", "Reduction and softmax", False),
      ("vectorized_elementwise_kernel", "Elementwise", False), ("gemm_elementwise", "GEMM", False)],
 )  # fmt: skip
-def test_kinds_by_name(name: str, kind: str, product: bool) -> None:
+def test_kernel_names_give_the_kind_and_whether_products_are_computed(name: str, kind: str, product: bool) -> None:
     assert GPU_KINDS[gpu_kind(name, "kernel", is_comm=False)] == kind
     assert computes_products(name) == product
 

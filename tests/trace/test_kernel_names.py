@@ -42,7 +42,7 @@ PARTS = st.sampled_from([*WORDS, *"<>(){},", "::", "->", "operator()"])
         ("_ZN2at6native12_GLOBAL__N_113reduce_kernelEv", "reduce_kernel"),
     ],
 )  # fmt: skip
-def test_labels(name: str, label: str) -> None:
+def test_long_kernel_names_are_shortened_to_readable_labels(name: str, label: str) -> None:
     assert kernel_label(name) == label
 
 

@@ -5,7 +5,7 @@ from etplus.trace.errors import UsageError
 from made_trace import made_trace
 
 
-def test_a_card() -> None:
+def test_a_trace_prints_its_rows_calls_events_and_steps() -> None:
     assert repr(made_trace()).splitlines() == [
         "<Trace made.json: 19 rows, 0.003 ms>", "calls    8 on 2 threads", "device   4 events, 0.001 ms",
         "steps    2: ProfilerStep#0 to ProfilerStep#1",

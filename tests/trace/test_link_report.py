@@ -28,7 +28,7 @@ def report(**more: Any) -> LinkReport:
     return replace(made, **more)
 
 
-def test_text() -> None:
+def test_a_link_report_prints_shares_reasons_edges_and_warnings() -> None:
     assert report(identity=identity("proved")).to_text().splitlines() == [
         "ET      a.et: schema 1.1, 1,200 ops, pid 7", "Kineto  b.json: 34,567 events, 1,300 CPU calls",
         "linked  900 of 1,200 ET ops (75.00%) by rf_id", "        850 certain, 50 unverified",
@@ -69,7 +69,7 @@ def test_long_sentences_are_continued_below_and_made_printable() -> None:
     [("proved", [], ["says run", "says rank"]), ("refuted", ["says pid"], ["says pid"]),
      ("stated", ["says calls"], ["says calls"]), ("unknown", ["says calls"], ["says calls"])],
 )  # fmt: skip
-def test_identity(verdict: Verdict, doubts: list[str], sentences: list[str]) -> None:
+def test_doubts_and_sentences_depend_on_the_verdict(verdict: Verdict, doubts: list[str], sentences: list[str]) -> None:
     found = identity(verdict)
     assert found.doubts == doubts and found.sentences == sentences
     values = found.to_dict()

@@ -28,7 +28,7 @@ def test_characters_that_could_steer_a_terminal() -> None:
     assert shortened("ab", 1) == "…"
 
 
-def test_formulas() -> None:
+def test_texts_that_begin_with_a_formula_sign_are_formulas() -> None:
     for text in ("=1", " \t=1", "\x00=1", "+1", "-1", "@x", "|x", "−1", "＝1"):
         assert is_formula(text)
     for text in ("a=1", " a=1", "", " ", "1"):
@@ -40,7 +40,7 @@ def test_formulas() -> None:
     [("=1", "'=1"), ("a;=1", "a;'=1"), ("a\t=1;-2", "a\t'=1;'-2"), ("\ta", "'\ta"), ("\ra", "'\ra"), ("\na", "'\na"),
      ("aten::mm", "aten::mm"), ("'a'", "'a'"), ("", ""), ("a=1", "a=1"), ("a\n=1", "a\n'=1")],
 )  # fmt: skip
-def test_cells(text: str, cell: str) -> None:
+def test_csv_cells_quote_formulas_and_give_the_text_back(text: str, cell: str) -> None:
     assert csv_cell(text) == cell and text_of_cell(cell) == text
     assert all(text_of_cell(own) == own for own in ("'a", "'", "''=1 ", "x'=1")), "apostrophes of its own"
 
@@ -54,7 +54,7 @@ def test_the_shell_reads_a_word_back() -> None:
     assert said == b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for text in odd)
 
 
-def test_labels() -> None:
+def test_labels_name_other_threads_and_the_gpu_of_several() -> None:
     assert [thread_label(one) for one in (7, 0, -1, -2)] == [
         "CPU thread 7", "CPU thread 0", "other thread 1", "other thread 2",
     ]  # fmt: skip

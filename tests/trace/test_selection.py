@@ -33,7 +33,7 @@ def trace() -> Trace:
     [("10-12.5ms", (10_000_000, 12_500_000)), ("900us-1.2ms", (900_000, 1_200_000)), ("0-1s", (0, 10**9)),
      ("5ns-7ns", (5, 7)), ("1.5-2.25µs", (1500, 2250))],
 )  # fmt: skip
-def test_windows(text: str, span: tuple[int, int]) -> None:
+def test_windows_in_any_unit_become_spans_of_ns(text: str, span: tuple[int, int]) -> None:
     assert parse_window(text) == Span(*span)
 
 
@@ -178,6 +178,6 @@ def test_a_window_that_holds_nothing_but_a_loose_event() -> None:
     [("Linear_1", [0]), ("Linear_10", [1]), ("Linear", [0, 1, 2]), ("Net_0.Linear_1", [0]), ("Net_0", [0, 1]),
      ("Block_2.Linear_1", []), ("et_0.Lin", [0, 1])],
 )  # fmt: skip
-def test_modules_by_name(name: str, found: list[int]) -> None:
+def test_whole_module_names_match_before_parts_of_them(name: str, found: list[int]) -> None:
     paths = [("Net_0", "Linear_1"), ("Net_0", "Linear_10"), ("Other_0", "Linear_3")]
     assert _paths_named(paths, name) == found

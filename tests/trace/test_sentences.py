@@ -30,7 +30,7 @@ def test_events_that_were_launched_before_the_trace() -> None:
     assert sentence.endswith("(unverified, by repetition)")
 
 
-def test_counterparts_of_events() -> None:
+def test_events_have_their_counterpart_row_or_minus_one() -> None:
     links = CounterpartLinks(np.array([3, 8]), np.array([20, 10]), np.array([True, False]))
     row, same_module = links.of(np.array([8, 4, 3]))
     assert (row.tolist(), same_module.tolist()) == ([10, -1, 20], [False, False, True])

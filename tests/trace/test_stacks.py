@@ -43,7 +43,7 @@ def test_frames_lines_and_sources_of_nodes() -> None:
     assert made.module_names == [NET]
 
 
-def test_evidence_of_nodes() -> None:
+def test_nodes_have_the_evidence_of_their_first_stack() -> None:
     made, rows = stacks(), np.array([6, 4, 5, 9])
     assert made.first_evidence(rows).tolist() == [COMPILED, PYTHON_FRAMES, -1, PYTHON_FRAMES]
     assert made.stated(rows).tolist() == [True, False, False, False]

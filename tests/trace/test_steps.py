@@ -93,7 +93,7 @@ def test_the_steps_of_a_trace_are_a_sequence() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)), max_size=6), st.lists(st.integers(-2, 30), max_size=8)
 )
-def test_enclosing(spans: list[tuple[int, int]], times: list[int]) -> None:
+def test_each_time_gets_the_enclosing_span_that_began_last(spans: list[tuple[int, int]], times: list[int]) -> None:
     spans = sorted(spans, key=lambda one: one[0])
     expected = [max((k for k, one in enumerate(spans) if one[0] <= at < sum(one)), default=-1) for at in times]
     start, dur = (np.array([one[k] for one in spans], np.int64) for k in (0, 1))

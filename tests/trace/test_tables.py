@@ -20,7 +20,7 @@ def test_devices_are_written_as_pytorch_writes_them() -> None:
     assert [device_label(*device) for device in devices] == labels
 
 
-def test_some_rows() -> None:
+def test_taken_rows_keep_their_order_and_communication() -> None:
     trace = made_trace()
     calls = trace.calls.take(np.array([3, 0]))
     assert calls.ts.tolist() == [30, 0] and calls.source.tolist() == [4, 1] and len(calls) == 2
@@ -42,7 +42,7 @@ def test_rows_of_two_tables() -> None:
     assert joined.ts.tolist() == [*trace.calls.ts.tolist(), 1200] and len(joined) == 9
 
 
-def test_events_by_stream() -> None:
+def test_events_are_grouped_by_stream_in_order_of_start() -> None:
     gpu = made_trace().gpu.take(np.array([3, 2, 1, 0]))
     found = [(device, stream, events.tolist()) for device, stream, events in gpu.by_stream()]
     assert found == [(0, 7, [2, 0]), (0, 8, [3]), (1, 9, [1])]

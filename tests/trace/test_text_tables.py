@@ -37,11 +37,11 @@ def test_narrow_tables_have_several_lines_a_row() -> None:
      ("x" * 100, 60, "x" * 43 + "…" + "x" * 16), ("a\x1bb", 3, "a?b"),
      ("autograd::engine::evaluate_function: MmBackward0", 30, "autograd: MmBackward0")],
 )  # fmt: skip
-def test_shortened_names(name: str, room: int, short: str) -> None:
+def test_long_names_lose_their_middle_and_stay_printable(name: str, room: int, short: str) -> None:
     assert shorten(name, room) == short
 
 
-def test_cells() -> None:
+def test_numbers_shares_and_titles_are_formatted_for_tables() -> None:
     assert number(None) is None and number(1234.56) == "1,234.6" and number(2.5e6, 2, 1e6) == "2.50"
     assert share(None) is None and share(0.1234) == "12.3%"
     assert titled("ops", 5, 5) == "ops" and titled("ops", 6, 5) == "ops (the first 5 of 6)"

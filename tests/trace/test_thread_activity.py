@@ -41,7 +41,7 @@ NUMBER = st.integers(0, 12)
     st.lists(st.tuples(NUMBER, st.integers(0, 3)), max_size=12),
     st.lists(st.tuples(NUMBER, NUMBER, st.integers(0, 3)), max_size=6),
 )
-def test_against_brute_force(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> None:
+def test_pauses_have_the_latest_finished_work(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> None:
     assert found(work, pauses) == brute(work, pauses)
 
 

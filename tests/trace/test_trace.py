@@ -14,7 +14,7 @@ from etplus.trace.root_facts import EtplusSection
 from made_trace import launches, made_trace
 
 
-def test_spans() -> None:
+def test_the_span_of_a_trace_covers_all_timed_rows() -> None:
     trace = made_trace()
     assert trace.span == trace.nodes.span == Span(0, 2510) and len(trace) == 19
     empty = TraceBuilder("made.json").build(NO_RECORDS, summary={})
@@ -23,13 +23,13 @@ def test_spans() -> None:
     assert trace.nodes.structural.tolist() == [True] + [False] * 18
 
 
-def test_time_of_calls() -> None:
+def test_calls_have_self_time_and_the_device_time_below() -> None:
     trace = made_trace()
     assert trace.self_ns.tolist() == [500, 200, 100, 200, 50, 600, 400, 100], "callees of other threads are not within"
     assert trace.device_ns.tolist() == [130, 130, 130, 100, 0, 400, 400, 400]
 
 
-def test_steps() -> None:
+def test_device_events_belong_to_the_step_that_launched_them() -> None:
     trace = made_trace()
     assert [(one.name, one.start_ns, one.end_ns) for one in trace.steps] == [
         ("ProfilerStep#0", 0, 1000), ("ProfilerStep#1", 1000, 2000),
@@ -54,7 +54,7 @@ def test_kinds_of_events_of_one_category() -> None:
     assert trace.is_kernel.tolist() == [False, False, True] and trace.is_copy.tolist() == [True, False, False]
 
 
-def test_lanes() -> None:
+def test_each_stream_is_a_lane_in_order_of_start() -> None:
     trace = made_trace()
     lanes = trace.nodes.stream_lane
     assert lanes[10:14].tolist() == [0, 1, 2, 0] and set(lanes[:10].tolist()) == set(lanes[14:].tolist()) == {-1}
@@ -86,7 +86,7 @@ def test_a_digest_is_of_the_times() -> None:
      ({"base_time_ns": "5"}, 0), ({"base_time_ns": True}, 0), ({"base_time_ns": 5, "clock_offset_ns": 2.5}, 5),
      ([], 0), (None, 0)],
 )  # fmt: skip
-def test_the_base_time(kineto: Any, base: int) -> None:
+def test_the_base_time_less_the_clock_offset_ignores_invalid_numbers(kineto: Any, base: int) -> None:
     assert made_trace({"kineto": kineto}).base_time_ns == base
 
 
@@ -113,13 +113,13 @@ def test_the_offset_of_a_clock_is_given_once() -> None:
     ("value", "rank"),
     [(0, 0), (3, 3), (MAX_RANKS - 1, MAX_RANKS - 1), (MAX_RANKS, None), (-1, None), ("1", None), (True, None)],
 )
-def test_ranks(value: object, rank: int | None) -> None:
+def test_a_rank_outside_the_allowed_numbers_is_none(value: object, rank: int | None) -> None:
     trace = made_trace({"kineto": {"distributed_info": {"rank": value, "world_size": 4}}})
     assert trace.rank == rank and trace.world_size == 4
     assert made_trace({"kineto": {"distributed_info": [value]}}).rank is None
 
 
-def test_process_groups() -> None:
+def test_process_groups_without_lists_of_ranks_are_left_out() -> None:
     groups = [{"pg_name": "0", "ranks": [0, 1]}, {"pg_name": 7, "ranks": [3]}, {"pg_name": "empty", "ranks": []},
               {"pg_name": "odd", "ranks": [0, "1"]}, {"pg_name": "none"}, "text"]  # fmt: skip
     trace = made_trace({"kineto": {"distributed_info": {"pg_config": groups}}})

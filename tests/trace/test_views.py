@@ -5,7 +5,7 @@ from etplus.trace.views import DeviceEvents, Op, Ops
 from made_trace import ALL_REDUCE, made_trace
 
 
-def test_a_call() -> None:
+def test_an_operator_has_its_times_kernels_callers_and_step() -> None:
     trace = made_trace()
     linear = trace.ops[0]
     assert (linear.name, linear.kind, linear.start_ns, linear.duration_ns, linear.self_ns, linear.thread) == (
@@ -21,7 +21,7 @@ def test_a_call() -> None:
     assert [one.kind for one in trace.annotations] == ["annotation", "annotation", "annotation", "module"]
 
 
-def test_a_device_event() -> None:
+def test_a_device_event_has_its_times_operator_step_and_communication() -> None:
     trace = made_trace()
     copy, gemm, reduce, loose = trace.device_events
     assert (gemm.name, gemm.category, gemm.start_ns, gemm.duration_ns, gemm.device, gemm.stream) == (
@@ -46,7 +46,7 @@ def test_what_the_first_call_launches_is_its_own() -> None:
     assert moved.device_events._columns()["op_name"] == ["aten::linear", "ProfilerStep#0", "aten::mm", ""]
 
 
-def test_rows_are_sequences() -> None:
+def test_operators_are_sliced_named_and_matched_like_sequences() -> None:
     trace = made_trace()
     ops = trace.ops
     assert len(ops) == 4 and [one.index for one in ops] == ops.rows.tolist() == [2, 3, 4, 7]

@@ -24,7 +24,7 @@ DEVICES = {one.name: one for one in (PLAIN, CACHED, FAST)}
         ({"bytes": 300, "main": False}, None),
     ],
 )  # fmt: skip
-def test_bounds(given: dict[str, object], bound: tuple[float, float] | None) -> None:
+def test_bounds_are_times_at_peak_rates_or_none(given: dict[str, object], bound: tuple[float, float] | None) -> None:
     task = Task("aten::mm", **{"device": "plain", **given})  # type: ignore[arg-type]
     found = bound_of(task, DEVICES)
     assert found == (None if bound is None else pytest.approx(bound))
@@ -39,7 +39,7 @@ def test_the_greater_one_holds() -> None:
 INPUTS = (Tensor((2, 3), "float32"), Tensor((), "int64"))
 
 
-def test_shapes_and_groups() -> None:
+def test_task_groups_are_operator_and_shapes_or_kernel_and_bytes() -> None:
     task = Task("aten::add", "k", inputs=INPUTS, bytes=7)
     assert task.shapes == "float32[2, 3];int64[]"
     assert task.group == ("aten::add", task.shapes)

@@ -39,7 +39,7 @@ def chosen(lengths: list[int], wanted: str | None, *, keep: bool = True) -> tupl
     return found.index.tolist(), rows, trace
 
 
-def test_iterations_are_chosen() -> None:
+def test_a_range_or_number_selects_iterations_and_none_selects_all() -> None:
     lengths = [100, 102, 104, 98, 100]
     assert chosen(lengths, None)[:2] == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
     assert chosen(lengths, "1-3")[:2] == ([1, 2, 3], [-1, 1, 2, 3, -1])

@@ -18,7 +18,7 @@ from support import call, linked, read_json, run
 from test_pricing import kernels, queued
 
 
-def test_commands(tmp_path: Path) -> None:
+def test_predict_run_uses_a_fitted_model_and_refuses_another_file(tmp_path: Path) -> None:
     file, model = tmp_path / "a.json", tmp_path / "m.json.gz"
     linked("pairs/gpu_shaped_from_cpu").write(file)
     fitted = call("predict", "fit", file, "-o", model)

@@ -46,7 +46,7 @@ def test_features_are_sums_over_leaves_and_counts_of_opcodes() -> None:
     assert len(row) == 46 + unknown and _features([graph([(0, 0)], [5])])[0][3] == 0
 
 
-def test_orders() -> None:
+def test_swapped_and_tied_predictions_lower_kendall_tau_and_ordered_pairs() -> None:
     true = np.array([1.0, 2.0, 3.0, 3.0])
     assert kendall_tau(true, true) == pytest.approx(1.0) and kendall_tau(-true, true) == pytest.approx(-1.0)
     assert kendall_tau(np.ones(4), true) == 0.0
@@ -99,7 +99,7 @@ def test_features_of_configurations_are_means_over_nodes() -> None:
     assert odd[46] == pytest.approx(np.log1p(1)) and odd[-1] == pytest.approx(np.log1p(1))
 
 
-def test_a_score() -> None:
+def test_a_score_omits_missing_predictions_and_times_of_zero() -> None:
     predicted = np.array([20.0, 5.0, 10.0, np.nan, 7.0])
     found = score(predicted, np.array([10.0, 10.0, 10.0, 10.0, 0.0]), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert (found.count, found.served) == (3, 0.6)
@@ -119,7 +119,7 @@ needs_torch = pytest.mark.skipif(
 )
 
 
-def test_commands_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_training_is_refused_and_evaluation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "etplus.planning.learned.training", None)
     done = call("predict", "train", SWEEP, "-o", tmp_path / "m")
     assert done.returncode == 2 and b"etplus[learn]" in done.stderr and not (tmp_path / "m").exists()

@@ -11,7 +11,7 @@ from etplus.planning.costs.task import MeasuredTask, Task
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(16, 1, 16), (20, 2, 19), (25, 2, 24), (34, 3, 32), (98, 9, 90)])
-def test_ranks(count: int, low: int, high: int) -> None:
+def test_a_spread_holds_eighty_percent_with_its_ranks_rounded_outwards(count: int, low: int, high: int) -> None:
     found = fit_intervals([()] * count, [log(one) for one in range(count, 0, -1)])
     assert found.spreads == {"": Spread(count, low, high)}
 

@@ -81,7 +81,7 @@ def test_operators_that_the_model_has_seen(model: FittedModel) -> None:
     assert some.call(op) == (5.0, "measured") and some.call(replace(op, op="aten::y")) is None
 
 
-def test_half_widths() -> None:
+def test_half_widths_are_a_default_or_student_intervals_of_held_out_errors() -> None:
     assert half_width(None) == 0.3 and half_width(EndToEndError(), 0.5) == pytest.approx(0.3 - log(0.5))
     assert half_width(None, 1.0) == pytest.approx(0.3 - log(0.01))
     assert half_width(EndToEndError((0.3,), (0.0,))) == pytest.approx(3.078 * hypot(0.3, 0.2))

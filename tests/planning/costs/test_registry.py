@@ -89,13 +89,13 @@ def test_laws_are_fitted_on_gpu_events_that_took_time() -> None:
     assert Utilized.fit([*EVENTS, *others], DEVICES).fitted == fit_utilization(EVENTS, DEVICES)
 
 
-def test_models_by_name() -> None:
+def test_cost_models_are_found_by_name_and_unknown_names_are_refused() -> None:
     assert all(model_class(name) is model for name, model in MODELS.items())
     with pytest.raises(UsageError, match="unknown cost model 'none'"):
         model_class("none")
 
 
-def test_an_event_explained() -> None:
+def test_explain_lists_the_three_events_with_the_most_total_time() -> None:
     law = fit_utilization(EVENTS, DEVICES)
     lines = explain("ADD", law, EVENTS, DEVICES)
     heads = [at for at, line in enumerate(lines) if line.startswith("void")]

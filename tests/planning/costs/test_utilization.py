@@ -157,11 +157,11 @@ def test_the_share_of_a_buffer_that_passes_the_slowest_link() -> None:
         ("void cutlass::Kernel<cutlass_80_simt_sgemm>(int)", "Kernel"),
     ],
 )  # fmt: skip
-def test_families_of_kernels(kernel: str, family: str) -> None:
+def test_a_kernel_family_drops_architecture_types_and_tile_sizes_from_the_name(kernel: str, family: str) -> None:
     assert kernel_family(kernel) == family
 
 
-def test_kinds_of_events() -> None:
+def test_event_kinds_tell_copies_collectives_and_gemms_apart() -> None:
     assert kind_of(Task("", "Memcpy HtoD (Pinned -> Device)", "gpu_memcpy")) == "host copy"
     assert kind_of(Task("", "Memcpy DtoH (Device -> Pageable)", "gpu_memcpy")) == "pageable copy"
     assert kind_of(Task("", "nccl", collective="all_reduce")) == "collective all_reduce"
@@ -229,7 +229,7 @@ def test_a_law_by_hand() -> None:
     assert Law({"start": {}, "threads": {}}, {}).nanoseconds(unknown) == pytest.approx(4010)
 
 
-def test_which_law_holds() -> None:
+def test_the_law_depends_on_whether_work_or_launch_size_is_known() -> None:
     laws = [Law({"start": {"all": float(k)}}, {}) for k in range(3)]
     sized = EventWork(True, 1.0, {}, {"memory": 1.0}, {}, "")
     launched, named = EventWork(False, 0.0, {}, {"threads": 5.0}, {}, ""), EventWork(False, 0.0, {}, {"t": 0.0}, {}, "")

@@ -98,7 +98,7 @@ def test_a_tensor_has_what_its_operator_takes(
     assert fill_of(given, argument, place, dtype) == expected
 
 
-def test_what_is_given() -> None:
+def test_missing_tensors_dimensions_and_numbers_read_as_defaults() -> None:
     given = Given("x", {"one": [(4, 5)], "none": [None], "two": [(1,), (2,)]}, {"n": 3, "flag": True}, [])
     assert [given.shape(name) for name in ("one", "none", "two", "other")] == [(4, 5), (), (), ()]
     assert [given.extent("one", dim) for dim in (-3, -2, -1, 0, 1, 2)] == [1, 4, 5, 4, 5, 1]

@@ -93,7 +93,7 @@ def test_names_are_data_in_scripts() -> None:
     assert roots <= {"torch", "itertools", "json", "math", "mmap", "struct", "sys", "time", "typing", "collections"}
 
 
-def test_commands_without_torch(tmp_path: Path) -> None:
+def test_without_torch_measuring_is_refused_and_scripts_are_written(tmp_path: Path) -> None:
     trace_of(mm()).save(tmp_path / "x.json")
     (tmp_path / "without").mkdir()  # nothing is imported from the current folder
     (tmp_path / "without" / "torch.py").write_text("raise ImportError('no torch here')\n")
@@ -143,7 +143,7 @@ def test_a_prediction_says_where_its_times_are_from(tmp_path: Path) -> None:
     assert b"measured here" in call(*words, cwd=tmp_path).stdout
 
 
-def test_scripts() -> None:
+def test_a_script_contains_the_call_and_imports_each_module_once() -> None:
     (call,) = distinct(trace_of(mm())).values()
     text = op_script(call, 12.5, "a\n.json", "op.py", device="cuda:0", threads=3)
     assert text.startswith('"""aten::mm\n\nWritten by `etplus measure --script` from a?.json.')
@@ -157,7 +157,7 @@ def test_scripts() -> None:
     assert heads == sorted(heads, key=lambda line: ("torch" in line, line)) and len(set(heads)) == len(heads)
 
 
-def test_shares() -> None:
+def test_shares_add_up_times_by_source_and_are_zero_without_times() -> None:
     hows = (EXECUTED, "same place", "measured", "similar", RECORDED, "unknown")
     assert shares_of_sources(list(zip(hows, (50.0, 10.0, 20.0, 15.0, 4.0, 1.0), strict=True))) == {
         "measured here": 0.5, "from traces": 0.3, "modeled": 0.15, "as recorded": 0.05,

@@ -42,7 +42,7 @@ def fitted(*, slowdown: float, call: float, callee: float, tensor: float) -> tup
 
 
 @pytest.mark.parametrize("costs", [(1.5, 3000.0, 2000.0, 500.0), (1.0, 0.0, 700.0, 0.0), (2.0, 900.0, 0.0, 0.0)])
-def test_what_recording_adds(costs: tuple[float, float, float, float]) -> None:
+def test_the_fit_finds_slowdown_and_cost_per_call_callee_and_tensor(costs: tuple[float, float, float, float]) -> None:
     slowdown, call, callee, tensor = costs
     found = Recorder.of(fitted(slowdown=slowdown, call=call, callee=callee, tensor=tensor))
     assert np.allclose(found, costs, rtol=1e-3, atol=1.0) and min(found) >= 0

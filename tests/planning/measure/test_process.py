@@ -31,14 +31,14 @@ def made(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(module, "_command", lambda: [sys.executable, "-I", "-S", "-c", code])
 
 
-def test_devices() -> None:
+def test_cpu_and_cuda_devices_are_accepted_and_others_refused() -> None:
     assert [check_device(one) for one in ("cpu", "cuda", "cuda:0", "cuda:11")] == ["cpu", "cuda:0", "cuda:0", "cuda:11"]
     for other in ("", "tpu", "cpu:0", "cuda:x", "cuda:-1", "tpu:0"):
         with pytest.raises(UsageError, match="give cpu or cuda:N"):
             check_device(other)
 
 
-def test_requests_and_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_answers_after_an_error_and_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch, ECHO)
     with WorkerProcess("cuda", threads=3, max_bytes=99) as worker:
         assert worker.about()["start"] == {"device": "cuda:0", "threads": 3, "max_bytes": 99}

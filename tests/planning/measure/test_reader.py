@@ -36,7 +36,7 @@ ARGUMENTS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("given", "expected"), ARGUMENTS)
-def test_arguments(given: Any, expected: Any) -> None:
+def test_each_kind_of_recorded_argument_is_read_as_its_value(given: Any, expected: Any) -> None:
     call = found(given)
     assert isinstance(call, RecordedCall) and call.args == (expected,)
 
@@ -55,7 +55,7 @@ REASONS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("given", "expected"), REASONS)
-def test_reasons(given: Any, expected: str) -> None:
+def test_a_call_with_an_unusable_argument_is_refused_with_the_reason(given: Any, expected: str) -> None:
     assert found(given) == expected
 
 
@@ -69,7 +69,7 @@ def test_calls_that_cannot_be_made() -> None:
         assert not list(recorded_calls(trace_of(op(name, "", X))))
 
 
-def test_tensors() -> None:
+def test_tensors_keep_storage_and_strides_and_are_dense_without_strides() -> None:
     given = tensor(3, 4, 8, dtype="c10::BFloat16", storage=9, offset=5, strides=[1, 4])
     call = found(given, (*X[:3], None), outputs=(tensor(7, 2),))
     first, second = call.tensors
@@ -98,7 +98,7 @@ def test_what_is_not_as_long_as_its_list() -> None:
     assert found((*X[:3], [2**63 - 1, 0])).tensors[0].strides == (2**63 - 1, 0)
 
 
-def test_types_of_elements() -> None:
+def test_unknown_dtypes_and_values_not_of_their_type_are_refused() -> None:
     assert found(tensor(1, 4, dtype="mine")) == "the element size of dtype 'mine' is unknown"
     assert [*_split("A,B[C,D],E(F,G)")] == ["A", "B[C,D]", "E(F,G)"] and [*_split("")] == [] and [*_split("A")] == ["A"]
     assert [_float(one) for one in (3, -0.5)] == [3.0, -0.5]
@@ -112,7 +112,7 @@ def test_types_of_elements() -> None:
     assert found(scalar(0, "Bool")) == "an argument of type 'Bool' is not recorded"
 
 
-def test_so_many_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_with_more_tensors_than_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etplus.planning.measure.recorded_calls._MOST_TENSORS", 2)
     assert len(found(X, X).tensors) == 2 and found(X, X, X) == "it takes more than 2 tensors"
 

@@ -19,7 +19,7 @@ def arg(shape: tuple[int, ...], strides: tuple[int, ...] | None = None, offset: 
     return TensorArg(shape, dense(shape) if strides is None else strides, "float32", 1, storage, offset, "cpu")
 
 
-def test_spans() -> None:
+def test_spans_and_moved_offsets_follow_from_shapes_and_strides() -> None:
     assert dense((2, 3, 4)) == (12, 4, 1) and dense((2, 0, 4)) == (4, 4, 1) and dense(()) == ()
     assert arg((2, 3), (5, 2), 7).span == 7 + 5 + 4 + 1 and arg((2, 0), offset=7).span == 7 and arg(()).span == 1
     assert _moved(2 * 8 + 3, arg((4, 8)), arg((4, 9))) == 2 * 9 + 3

@@ -12,11 +12,11 @@ NOT_SCHEMAS = [
 
 
 @pytest.mark.parametrize("text", NOT_SCHEMAS)
-def test_other_texts(text: str) -> None:
+def test_malformed_schemas_are_parsed_as_none(text: str) -> None:
     assert parse_schema(text) is None
 
 
-def test_arguments() -> None:
+def test_a_schema_gives_its_arguments_with_types_and_keyword_flags() -> None:
     found = parse_schema(
         "ns::op.over(int[2] a=[1, 2], *, (int, int)[] b, str? c='(,\"', Tensor(a! -> *) d={1: 2}) -> ()"
     )
@@ -37,7 +37,7 @@ def of(namespace: str, name: str = "f", kind: str = "Tensor") -> OpSchema:
     return OpSchema(namespace, name, "", (SchemaArgument("x", "Tensor", False), SchemaArgument("y", kind, False)))
 
 
-def test_reasons() -> None:
+def test_collectives_file_access_storages_and_unknown_namespaces_are_refused() -> None:
     assert [refused(of(namespace)) for namespace in NAMESPACES] == [""] * 4
     for namespace in ("c10d", "_c10d_functional", "c10d_functional", "symm_mem"):
         assert refused(of(namespace)) == "collective: it needs its process group"

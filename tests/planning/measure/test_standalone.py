@@ -192,7 +192,7 @@ def test_tensors_of_one_storage_share_memory(standalone: Any) -> None:
     assert first.shape == (2, 3) and first.stride() == (3, 1)
 
 
-def test_spans_and_types(standalone: Any, torch: Any) -> None:
+def test_spans_follow_strides_and_unknown_dtypes_are_refused(standalone: Any, torch: Any) -> None:
     assert standalone.span(spec([2, 3], [5, 2], offset=4)) == 4 + 5 + 4 + 1
     assert standalone.span(spec([2, 0], [5, 2], offset=4)) == 4 and standalone.span(spec([], [])) == 1
     assert standalone.dtype_of("int64") is torch.int64 and standalone.itemsize("float16") == 2
@@ -216,7 +216,7 @@ FILLS: list[tuple[dict[str, Any], int, str, list[float]]] = [
 
 
 @pytest.mark.parametrize(("fill", "count", "dtype", "expected"), FILLS)
-def test_contents(standalone: Any, fill: dict[str, Any], count: int, dtype: str, expected: list[float]) -> None:
+def test_a_fill_sets_data(standalone: Any, fill: dict[str, Any], count: int, dtype: str, expected: list[float]) -> None:
     found = standalone.filled(fill, count, dtype)
     assert np.allclose(found.array, expected, atol=1e-3) and found.dtype.name == dtype
 
@@ -284,7 +284,7 @@ class Clock:
         self.calls += 1
 
 
-def test_clocks(standalone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_single_cpu_thread_is_timed_by_thread_time(standalone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standalone, "time", SimpleNamespace(thread_time="thread", perf_counter="wall"))
     found = [standalone.clock_of(*one) for one in (("cpu", 1), ("cpu", 2), ("cuda:0", 1))]
     assert found == ["thread", "wall", "wall"]
@@ -378,7 +378,7 @@ def test_the_middle_and_the_quarters(standalone: Any) -> None:
     assert standalone._spread([float(one) for one in range(9)], 9) == {"ns": 4.0, "iqr_ns": 4.0, "runs": 9}
 
 
-def test_an_empty_call(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_block_times_an_empty_call(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(*[3e-6] * 150, *[1e-6] * 100, *[2e-6] * 9)
     monkeypatch.setattr(standalone, "time", clock)
     operator(torch, lambda given: clock.work(), name="aten::is_complex")

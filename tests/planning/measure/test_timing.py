@@ -141,7 +141,7 @@ def test_what_is_left_out(worker: FakeWorker) -> None:
     )
 
 
-def test_what_torch_refuses(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_call_is_asked_once_and_reported(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_answer", lambda request: "no such thing")
     found = measure(trace_of(mm()), options=Options(rounds=4))
     assert len(worker.asked) == 1 and found.not_executed == (NotExecuted("aten::mm", "no such thing", 1, 1.0),)
@@ -159,7 +159,7 @@ def test_shapes_that_were_not_recorded(worker: FakeWorker) -> None:
     assert only.executed == 1.0 and [one.recorded_ns for one in only.timings] == [None]
 
 
-def test_shares() -> None:
+def test_timed_shares_count_callees_with_their_call_and_add_up() -> None:
     trace = trace_of(LINEAR, mm(parent=1), mm(16))
     calls = [CallIndex(at) for at in range(3)]
     all_of = covered(trace, {calls[0]}, set(calls), {calls[2]: "why"})

@@ -67,7 +67,7 @@ def served(monkeypatch: pytest.MonkeyPatch, *requests: dict[str, Any]) -> list[d
 
 
 @pytest.mark.usefixtures("modules")
-def test_it_serves(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
+def test_the_worker_prepares_torch_and_answers_requests_and_errors(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
     requests = [{"what": what} for what in ("x", "memory", "error", "silent")]
     assert served(monkeypatch, START, *requests) == [
         {"torch": "9.9", "threads": 5, "device": "CPU", "empty_call_ns": 12.5}, {"measured": "x"},
@@ -79,7 +79,7 @@ def test_it_serves(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
 
 
 @pytest.mark.usefixtures("modules")
-def test_a_gpu(torch: Any) -> None:
+def test_a_gpu_worker_sets_device_and_memory_share_or_reports_errors(torch: Any) -> None:
     start = {"device": "cuda:1", "threads": 0, "max_bytes": 1000}
     assert worker._prepare(start) == {"torch": "9.9", "threads": 5, "device": "GPU cuda:1", "empty_call_ns": 0.0}
     assert torch.told[2:] == [("device", "cuda:1"), ("share", 0.25), ("limit", 1 << 40)]
@@ -98,7 +98,7 @@ def test_a_gpu(torch: Any) -> None:
     assert worker._prepare(start) == {"error": "torch 9.9 finds no GPU"}
 
 
-def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_worker_answers_that_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_leave_network", lambda device: None)
     monkeypatch.delitem(sys.modules, "etplus.planning.measure.standalone", raising=False)
     monkeypatch.delattr(etplus.planning.measure, "standalone", raising=False)
@@ -147,6 +147,6 @@ def test_the_memory_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker._data_bytes() == 4 << 30
 
 
-def test_reasons_are_short() -> None:
+def test_a_reason_is_the_first_line_cut_to_160_characters() -> None:
     assert worker._reason(ValueError("x" * 200)) == "x" * 160 and worker._reason(KeyError()) == "KeyError"
     assert worker._reason(ValueError("\n one \n two")) == "one "

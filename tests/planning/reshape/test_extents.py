@@ -50,7 +50,7 @@ def test_rows_that_straddle_are_cut() -> None:
     assert extents.ambiguous({leaves[1]: 4}) == {leaves[0], leaves[2]} and extents.ambiguous({leaves[0]: 6}) == set()
 
 
-def test_sums() -> None:
+def test_the_unknown_extent_of_a_sum_follows_from_the_others() -> None:
     extents, (a, b, whole) = made(3, 4, 7)
     extents.sum_of(whole, [a, b])
     extents.sum_of(whole, [a, a])  # not so

@@ -42,7 +42,7 @@ def test_how_often_calls_are_made() -> None:
     assert _repeats(trace, [SizeChange("batch", 1, 4)])[0] == 0.25
 
 
-def test_sizesin_proportion() -> None:
+def test_dependent_extents_scale_with_the_largest_change_of_their_basis() -> None:
     extents = Extents()
     a, b, c, d, e, f, g = (extents.new(size) for size in (4, 6, 10, 3, 7, 5, 2))
     extents.follow([c], [a, b])

@@ -172,7 +172,7 @@ def test_reshapes_are_right_or_unknown(data: st.DataObject) -> None:
     assert None not in told
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_predict_run_gives_times_at_new_sizes_and_refuses_wrong_sizes(tmp_path: Path) -> None:
     write_model(model_of_both(), str(tmp_path / "m.json"))
     file, model = path(MLP, 8), ("--model", tmp_path / "m.json")
     done = call("predict", "run", file, *model, "--set", "batch=128")

@@ -26,7 +26,7 @@ def evidence(
     return SizeEvidence("x.json", found), shapes
 
 
-def test_claims() -> None:
+def test_claims_are_forward_extents_ranked_by_votes_with_mixed_ones_later() -> None:
     made, shapes = evidence(
         [(4, 1, 7), (5, 6), (9,)], {(0, 2): 2, (1, 0): 2, (0, 0): 1, (2, 0): 5}, mixed=[(0, 2)], fixed=[(1, 1)],
         backward=(2,),

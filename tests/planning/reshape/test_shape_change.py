@@ -5,7 +5,7 @@ from etplus.planning.reshape.shape_change import ShapeChange, SizeChange, batch_
 from etplus.trace.errors import UsageError
 
 
-def test_changes() -> None:
+def test_size_changes_are_parsed_with_and_without_the_recorded_size() -> None:
     assert parse_changes([]) == ShapeChange() and batch_change(8, 4) == parse_changes(["batch=4:8"])
     assert batch_change(8) == ShapeChange((SizeChange("batch", 8),))
     found = parse_changes(["batch=2:1", "seq=7"])

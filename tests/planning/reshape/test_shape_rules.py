@@ -9,5 +9,5 @@ from golden_rules import CASES, T, related
 
 
 @pytest.mark.parametrize(("name", "given", "results", "temporaries", "expected"), CASES)
-def test_a_rule(name: str, given: list[Any], results: list[T], temporaries: list[T], expected: str) -> None:
+def test_a_rule_links_sizes(name: str, given: list[Any], results: list[T], temporaries: list[T], expected: str) -> None:
     assert related((TENSOR_RULES | LAYER_RULES)[name], name, given, results, temporaries, False) == expected

@@ -82,7 +82,7 @@ def test_a_number_is_one_part() -> None:
     assert Shard(4, 0, flat=True).padded((3, 3)) == 3 and Shard(4, 0, flat=False).padded((3, 3)) == 3
 
 
-def test_sizes_of_items() -> None:
+def test_elements_and_bytes_of_items_follow_from_their_shapes() -> None:
     comm = CommOp("all_gather", "dp", (2, 3), 12, "float32", 4)
     assert comm.elements == 6 and (comm.peer, comm.key, comm.functional) == (-1, None, False)
     add = SyntheticOp("aten::add_", ((2, 3), ()), ((2, 3),), "float32", 4)

@@ -30,7 +30,7 @@ def made() -> Made:
     [(["Adam"], 2), (["SGD"], 0), (["SGD", "Adagrad"], 0), (["Mine", "RMSprop"], 1), (["Mine"], 0), ([], 0),
      (["SGD", "momentum"], 1)],
 )  # fmt: skip
-def test_state_of_optimizers(made: Made, names: list[str], count: int) -> None:
+def test_the_first_known_optimizer_sets_the_states_per_parameter(made: Made, names: list[str], count: int) -> None:
     calls = made.call("aten::add_"), *[made.call("aten::_foreach_mul_")] * ("momentum" in names)
     steps = [(made.call(f"Optimizer.step#{name}.step", [], [], *calls), []) for name in names if name != "momentum"]
     assert _states(derive(made_model(made, [Unit(0, [])], optimizer=steps), Plan((), ()), Layout(), Layout())) == count
@@ -119,7 +119,7 @@ def comm(kind: Any, dimension: str, shape: tuple[int, ...], peer: int = -1) -> C
     return CommOp(kind, dimension, shape, 1, "float32", 4, peer)
 
 
-def test_communications_have_partners(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_and_collectives_without_matching_partners_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     sent, got = comm("send", "pp", (5,), 4), comm("recv", "pp", (5,), 0)
     back = comm("send", "pp", (5,), 0)
     reduced, summed = comm("all_reduce", "tp", (3,)), comm("all_reduce", "dp", (2,))

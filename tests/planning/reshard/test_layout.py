@@ -70,7 +70,7 @@ def test_the_least_is_a_layout() -> None:
             CUBE.check(rank)
 
 
-def test_texts() -> None:
+def test_layout_texts_are_parsed_and_unexpected_ones_refused() -> None:
     assert parse_layout("tp=2, dp=3,pp=2") == CUBE and parse_layout("pp=7") == Layout(pp=7)
     for text in ("", "tp=2,tp=3", "dp=x", "ep=2", "tp=2;dp=3"):
         with pytest.raises(UsageError, match="unexpected"):
@@ -87,7 +87,7 @@ def texts(schedule: Any, stage: int, stages: int, microbatches: int) -> str:
     return " ".join(f"{short[one.what]}{one.microbatch}{'+' * one.joined}" for one in found)
 
 
-def test_schedules() -> None:
+def test_gpipe_and_1f1b_schedules_order_passes_and_messages_per_stage() -> None:
     assert texts("gpipe", 0, 1, 2) == "f0 f1 b0 b1"
     assert texts("gpipe", 1, 3, 2) == "RF0 f0 SF0 RF1 f1 SF1 RB0 b0 SB0 RB1 b1 SB1"
     assert texts("1f1b", 0, 1, 2) == "f0 b0 f1 b1"

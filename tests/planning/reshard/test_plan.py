@@ -75,7 +75,7 @@ def test_other_plans_are_refused(change: Callable[[dict[str, Any]], object], say
         plan_from_dict([], model())
 
 
-def test_an_edited_plan() -> None:
+def test_stages_layers_and_divisions_of_an_edited_plan_are_used() -> None:
     def stages(plan: dict[str, Any]) -> None:
         for unit in plan["units"]:
             unit.update(stage=unit["number"] // 3, layer=unit["number"] == 2)

@@ -62,7 +62,7 @@ def test_missing_operators_take_the_time_of_as_many_calls() -> None:
         (2, 0, 1, "no batch was found: every rank does the recorded work"),
     ],
 )
-def test_scaling(dp: int, rank: int, parts: int, said: str) -> None:
+def test_the_batch_of_a_rank_tells_strong_from_weak_scaling(dp: int, rank: int, parts: int, said: str) -> None:
     model = SimpleNamespace(samples=8)
     derivation: Any = SimpleNamespace(
         layout=Layout(dp=dp), recorded=Layout(), model=model, rank_batch=rank, microbatches=parts

@@ -25,7 +25,7 @@ from support import FIXTURES
 TENSOR = [1, 2, 0, 4, 4, "cpu"]
 
 
-def test_tensors_in_values() -> None:
+def test_tensors_are_found_in_values_at_any_depth() -> None:
     assert is_tensor(TENSOR) and not is_tensor([*TENSOR, 1]) and not is_tensor([1, 2, 0, 4, 4, 5])
     assert not is_tensor([1, 2, 0, 4, True, "cpu"]) and not is_tensor([1, 2, 0, 4, "x", "cpu"])
     other = [7, *TENSOR[1:]]
@@ -33,7 +33,7 @@ def test_tensors_in_values() -> None:
     assert list(tensor_values([other])) == [other] and list(tensor_values(None)) == [] == list(tensor_values({}))
 
 
-def test_what_communicates() -> None:
+def test_communication_calls_are_recognized_by_their_names() -> None:
     for name in ("c10d::allreduce_", "gloo:send", "nccl:all_reduce", "record_param_comms", "FSDP::x",
                  "torch::distributed::reducer::mul_out", "_c10d_functional::wait_tensor", "fsdp::x"):  # fmt: skip
         assert COMMUNICATES.fullmatch(name), name
@@ -76,7 +76,7 @@ def test_host_time_between_calls() -> None:
     assert [call.lead for call in calls] == [10, 6, 0] and (inner.lead, below.lead) == (5, 0)
 
 
-def test_what_is_kept() -> None:
+def test_wrappers_are_replaced_by_their_callees_and_communication_is_dropped() -> None:
     deep = made("autograd::engine::evaluate_function: X")
     comm = made("gloo:all_reduce", 0, 0, deep, made("aten::copy_"))
     inner, other = made("aten::mm"), made("aten::t", sequence=3)

@@ -40,7 +40,7 @@ def blocks(made: Made, *layers: str) -> list[tuple[int, int]]:
     return [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)]  # type: ignore[misc]
 
 
-def test_blocks_that_repeat(made: Made) -> None:
+def test_repeated_layers_form_blocks_and_single_layers_form_none(made: Made) -> None:
     assert blocks(made, "e", "np+", "np+", "np+", "nh") == [(1, 4), (4, 7), (7, 10)]
     assert blocks(made, "nqnu", "nqnu", "n") == [(0, 4), (4, 8)]  # not qnun twice
     assert blocks(made, "e", "h") == [] == blocks(made, "e") == blocks(made, "+", "+")
@@ -126,7 +126,7 @@ def test_parts_of_a_residual_block_are_none(made: Made) -> None:
     assert blocks(made, "abc", "yzyz", "h") == []
 
 
-def test_where_units_begin(made: Made) -> None:
+def test_a_boundary_is_where_the_unit_of_the_parameters_changes(made: Made) -> None:
     forward, weights, *_ = chain(made, "e", "np", "np", "h")
     assert boundaries(forward, weights, {1: "x", 2: "x", 3: "y", 4: "y"}) == {1, 3, 5}
 
