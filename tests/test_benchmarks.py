@@ -33,7 +33,7 @@ def test_the_benchmark_prints_its_table() -> None:
         assert part in text
 
 
-def test_a_release_that_is_dearer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_costs_more_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     history = importlib.import_module("history")
 
@@ -56,7 +56,7 @@ def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path
     assert docs.read_text("utf-8") == (ROOT / "docs" / "reference" / "performance.md").read_text("utf-8")
 
 
-def test_the_table_of_replay_errors(tmp_path: Path) -> None:
+def test_the_replay_table_prints_the_error_of_each_trace(tmp_path: Path) -> None:
     kineto = fixture_pair("demo/train_cpu")[1]
     (tmp_path / "cpu-pairs").mkdir()
     (tmp_path / "cpu-pairs" / kineto.name).write_bytes(kineto.read_bytes())

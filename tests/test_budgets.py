@@ -40,7 +40,7 @@ def functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield from functions(child)
 
 
-def test_the_packages_are_those_of_the_plan() -> None:
+def test_every_package_has_a_budget() -> None:
     assert {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"fixtures"} <= BUDGETS.keys()
 
 
@@ -56,6 +56,6 @@ def test_packages_modules_and_functions_are_within_their_budgets(package: str) -
             assert length <= LONGEST_FUNCTION, f"{path}: {node.name} has {length} lines"
 
 
-def test_the_formatter_is_rarely_kept_away() -> None:
+def test_formatter_skips_stay_within_their_limit() -> None:
     skips = sum(path.read_text("utf-8").count("# fmt: skip") for package in BUDGETS for path in files_of(package))
     assert skips <= SKIPS, f"{skips} times"

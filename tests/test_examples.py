@@ -75,7 +75,7 @@ def test_a_rank_below_the_gates_ends_the_script(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("job*"))
 
 
-def test_the_code_of_the_tour(tmp_path: Path) -> None:
+def test_the_code_of_the_tour_runs_and_leaves_no_files(tmp_path: Path) -> None:
     cells = [cell for cell in json.loads((ROOT / "examples" / "tour.ipynb").read_text())["cells"] if "outputs" in cell]
     assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
     code = "\n\n".join("".join(cell["source"]) for cell in cells)

@@ -35,7 +35,7 @@ def test_the_page_has_the_files_as_they_are() -> None:
     assert all(len(block.splitlines()) < 40 for block in blocks)
 
 
-def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> None:
+def test_a_plugins_reader_table_and_finding_reach_text_and_page(site: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text(LINES)
     done = run("etplus", "analyze", "in.txt", "--full", "--json", "n.json", cwd=tmp_path, env=site)
     assert done.returncode == 0, done.stderr

@@ -44,7 +44,7 @@ def end(event: Event) -> int:
     return ns(event) + ns(event, "dur")
 
 
-def test_the_folder_is_small() -> None:
+def test_fixture_files_stay_within_their_size_limits() -> None:
     files = [path for path in FIXTURES.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     recorded = [path for path in files if "findings" in path.parts]  # both sides of a change, of every rank
     assert sum(path.stat().st_size for path in recorded) < 2_200_000
@@ -93,7 +93,7 @@ def test_the_generator_reproduces_the_synthetic_pair(tmp_path: Path) -> None:
         assert made == kept, kind
 
 
-def test_the_gpu_truth_by_brute_force() -> None:
+def test_the_gpu_truth_equals_a_brute_force_search() -> None:
     events = events_of(SYNTHETIC)
     truth = {int(index): about for index, about in read(f"{SYNTHETIC}.gpu.json")["gpu"].items()}
     calls = {

@@ -256,6 +256,6 @@ def test_broken_inputs_crash_no_command(name: str, sound: dict[str, bytes], tmp_
             raise AssertionError(f"case {case}") from error
 
 
-def test_every_command_is_in_it() -> None:
+def test_every_command_is_fuzzed_but_four() -> None:
     without = {"demo", "completion", "mcp", "record"}
     assert {command.words.split()[0] for command in COMMANDS.values()} == ALL_COMMANDS.keys() - without

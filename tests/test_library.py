@@ -28,7 +28,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"etplus": etplus, "et": et, "kineto": kineto, "trace": linked(GPU_PAIR)}
 
 
-def test_there_are_twelve_tasks() -> None:
+def test_the_page_has_twelve_tasks_of_few_lines() -> None:
     assert len(TASKS) == 12 and all(len(code[0].strip().splitlines()) <= MOST_LINES for code in TASKS.values())
 
 
@@ -50,7 +50,7 @@ def test_public_names_are_listed_and_documented_and_others_refused() -> None:
         etplus.nonesuch  # noqa: B018
 
 
-def test_a_trace_is_short_to_look_at(names: dict[str, Any]) -> None:
+def test_a_trace_and_its_views_print_few_lines(names: dict[str, Any]) -> None:
     trace = names["trace"]
     for view in (trace, trace.ops, trace.kernels, trace.ops[0], trace.kernels[0], trace.ops[:3]):
         assert len(repr(view).splitlines()) <= 12 and len(repr(view)) < 1500
@@ -73,7 +73,7 @@ def test_row_views_agree_with_each_other(names: dict[str, Any]) -> None:
         assert op.self_ns == max(op.duration_ns - inner, 0)
 
 
-def test_names_from_strangers_are_escaped() -> None:
+def test_hostile_names_are_escaped_in_html() -> None:
     evil = '</pre><script>alert("1")</script>'
     event = {"ph": "X", "cat": "cpu_op", "name": evil, "ts": 1, "dur": 2, "pid": 1, "tid": 1, "args": {}}
     trace = etplus.load(orjson.dumps({"schemaVersion": 1, "traceEvents": [event]}))

@@ -49,7 +49,7 @@ def test_work_on_two_streams_overlaps_only_with_streams_simulated() -> None:
     assert job_makespan_ns(ChakraSet(ranks, {})) == 200_000
 
 
-def test_what_never_runs_fails() -> None:
+def test_a_node_that_never_runs_fails_the_simulation() -> None:
     with pytest.raises(AssertionError, match="rank 0: 1 nodes never end"):
         simulate(ChakraSet({0: [all_reduce(1, 1)], 1: [node(1, COMP, 1)]}, {}))
 
@@ -63,7 +63,7 @@ def test_each_communication_takes_the_steps_of_its_ring_algorithm(kind: int, ns:
     assert Network(1, 1).transfer_ns(kind, 1000, 4) == ns
 
 
-def test_ddp_on_a_slow_network() -> None:
+def test_ddp_on_a_slow_network_takes_transfers_plus_compute() -> None:
     transfers = 3 * 3 * SLOW.transfer_ns(ALL_REDUCE, 2 * BYTES, 4)
     computed = 3 * (6 * 200_000 + 2 * 405_000 + 6 * 20_000)  # forward, backward of the first bucket, update
     assert JOBS["ddp"].makespan_ns(SLOW) == pytest.approx(transfers + computed, rel=1e-4)

@@ -12,7 +12,7 @@ GPU = "pairs/gpu_shaped_from_cpu"
 LINES, COLUMNS = 24, 80
 
 
-def test_public_objects_print_in_a_screen() -> None:
+def test_public_objects_print_within_one_screen() -> None:
     trace = linked(GPU)
     analysis, graph = trace.analyze(), etplus.build_graph(trace)
     things = [

@@ -49,7 +49,7 @@ def linked(name: str, tmp_path: Path, **options: Any) -> tuple[Path, Document, P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", cpu_pairs())
-def test_a_recorded_pair_with_ids(name: str, tmp_path: Path) -> None:
+def test_a_recorded_pair_with_ids_is_linked_without_errors(name: str, tmp_path: Path) -> None:
     plus, document, links = linked(name, tmp_path)
     scored = score(plus, links)
     assert scored["false_certain"] == 0
@@ -68,7 +68,7 @@ def test_a_pair_without_a_call_in_common_is_not_linked_by_ids(tmp_path: Path) ->
     assert document["etplus"]["link"]["ops"]["linked"] == 0
 
 
-def test_the_pair_that_is_not_valid_json(tmp_path: Path) -> None:
+def test_a_pair_with_broken_json_is_linked_with_a_warning(tmp_path: Path) -> None:
     et, kineto = shared_pair("cpu-pairs/weird_quotes")
     result = link(et, kineto)
     result.write(tmp_path / "plus.json")
@@ -109,7 +109,7 @@ def test_resnet103_has_every_gpu_event(resnet: tuple[bytes, Document]) -> None:
     assert set(found) <= set(GPU_CATEGORIES)
 
 
-def test_resnet103_stays_an_et(resnet: tuple[bytes, Document]) -> None:
+def test_linked_resnet103_is_still_a_valid_execution_trace(resnet: tuple[bytes, Document]) -> None:
     data, document = resnet
     original = plain(shared_trace("gpu-pairs/resnet103.et.json.gz"))
     before = orjson.loads(original)

@@ -48,7 +48,7 @@ def test_copies_are_summed_by_device_and_kind_with_unknown_sizes_apart() -> None
     assert rates == [pytest.approx(1.25e9), pytest.approx(4000 / 22e-6), None]
 
 
-def test_bandwidth_over_time_by_brute_force() -> None:
+def test_bandwidth_over_time_equals_a_brute_force_sum() -> None:
     trace = traced(*COPIES)
     found = bandwidth_series(trace)
     assert [(one.device, one.kind) for one in found] == [(0, "DtoH"), (0, "HtoD"), (1, "Memset")]
@@ -104,7 +104,7 @@ def test_kernels_of_one_collective_group_dtype_and_size_share_a_row() -> None:
     ]
 
 
-def test_a_message_is_the_larger_side() -> None:
+def test_a_message_has_the_bytes_of_its_larger_side() -> None:
     assert _message(Comm()) is None
     assert _message(Comm(bytes=40, in_nelems=10, out_nelems=30)) == 120
     assert _message(Comm(bytes=40, in_nelems=10, out_nelems=5)) == 40
@@ -112,7 +112,7 @@ def test_a_message_is_the_larger_side() -> None:
     assert _message(Comm(bytes=40)) == 40
 
 
-def test_ranks_of_a_group() -> None:
+def test_group_size_comes_from_the_size_ranks_or_splits() -> None:
     assert _group_size(Comm(group_size=8, pg_ranks=[0, 1])) == 8
     assert _group_size(Comm(pg_ranks=[0, 1, 2])) == 3 and _group_size(Comm(in_split=[1, 1])) == 2
     assert _group_size(Comm()) is None

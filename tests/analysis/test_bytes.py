@@ -71,7 +71,7 @@ def test_backward_of_batch_normalization_of_cudnn_and_miopen() -> None:
         assert moved == read + image.nbytes + 2 * weight.nbytes
 
 
-def test_out_tensors_are_written_alone() -> None:
+def test_out_tensors_count_as_written_but_not_as_read() -> None:
     a, b, c = np.zeros((8192, 8192), np.float32), np.zeros((8192, 4096), np.float32), np.zeros((8192, 4096), np.float32)
     whole = a.nbytes + b.nbytes + c.nbytes
     for name in ("aten::mm", "aten::mm.out"):
@@ -86,7 +86,7 @@ def test_out_tensors_are_written_alone() -> None:
     assert bytes_moved("aten::arange", arange) == 40
 
 
-def test_a_convolution_reads_what_its_weights_meet() -> None:
+def test_a_convolution_reads_only_inputs_that_its_weights_cover() -> None:
     rng = random.Random(3)
     for _ in range(40):
         stride, extent, kernel_of = rng.randint(1, 4), rng.randint(5, 20), rng.randint(1, 4)
@@ -114,13 +114,13 @@ def test_a_convolution_reads_what_its_weights_meet() -> None:
         ("triton_poi_fused_convolution_1", [[8, 16, 5, 5], [16]], True),
     ],
 )
-def test_buffers_that_triton_kernels_read_and_write(name: str, buffers: list[list[int]], twice: bool) -> None:
+def test_triton_buffers_that_are_read_and_written_count_twice(name: str, buffers: list[list[int]], twice: bool) -> None:
     sizes = [int(np.prod(one)) for one in buffers]
     signature = Signature(tuple(Argument((Tensor(tuple(one), "bfloat16"),)) for one in buffers))
     assert bytes_moved(name, signature) == 2 * (sum(sizes) + twice * sizes[0])
 
 
-def test_triton_kernels_read_a_part_of_tables() -> None:
+def test_triton_embedding_kernels_read_only_a_part_of_their_tables() -> None:
     shapes = [((8192,), "int32"), ((201088, 2880), "bfloat16"), ((8192, 2880), "bfloat16")]
     signature = Signature(tuple(Argument((Tensor(shape, kind),)) for shape, kind in shapes))
     assert bytes_moved("triton_poi_fused_embedding_0", signature) == 8192 * 4 + 2 * 8192 * 2880 * 2
@@ -134,7 +134,7 @@ def test_an_expanded_index_of_rows_is_read_once() -> None:
     assert bytes_moved("aten::gather", gathered) == index.nbytes + 2 * 64 * 4096 * 2
 
 
-def test_expanded_tensors_of_a_trace() -> None:
+def test_expanded_tensors_count_only_the_elements_they_store() -> None:
     args = {
         "Input Dims": [[64, 1000], [64, 1000], []], "Input type": ["float", "float", "Scalar"],
         "Input Strides": [[1000, 1], [0, 1], []], "Concrete Inputs": ["", "", "False"],

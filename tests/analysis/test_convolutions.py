@@ -64,7 +64,7 @@ def test_missing_arguments_are_those_of_a_plain_convolution() -> None:
         signature((2, 3, 8), (4, 3, 3), None, [1, 1]),
     ],
 )  # fmt: skip
-def test_what_is_no_convolution(call: Signature) -> None:
+def test_calls_that_are_no_convolution_are_refused(call: Signature) -> None:
     with pytest.raises(ValueError, match=r"^no convolution$"):
         spelling("conv1d").shapes(call)
 

@@ -26,7 +26,7 @@ def traced(events: list[dict[str, Any]] = EVENTS) -> Trace:
     return read_trace(kineto_of(events))
 
 
-def test_gaps_are_told_with_their_cause() -> None:
+def test_longest_gaps_are_listed_with_their_cause() -> None:
     assert longest_gaps(traced()) == [
         Gap(0, 85_000, 95_000, "third", "lost", "", None, host=BETWEEN, host_ns=95_000),
         Gap(0, 45_000, 35_000, "second", "third", "aten::b", 30_000, host="aten::b", host_ns=27_000),

@@ -30,7 +30,7 @@ def test_each_device_has_its_own_events() -> None:
     ]  # fmt: skip
 
 
-def test_totals_that_are_not_recorded_are_counted() -> None:
+def test_memory_totals_that_are_not_recorded_are_summed_up() -> None:
     events = [op("aten::mm", 0, 100), on(1, 0, 10, -40, 7, -1), on(1, 0, 20, 100, 1, -1), on(1, 0, 30, 20, 2, -1)]
     (one,) = device_memory(read_trace(kineto_of(events)))
     assert one.allocated.tolist() == [0, 100, 120] and one.base == 40, "what is freed first was there before"
@@ -45,7 +45,7 @@ def test_a_block_ends_with_the_next_event_of_its_address() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 20])
-def test_thinned_curves_by_brute_force(most: int) -> None:
+def test_thinned_curves_keep_the_maximum_and_end_of_each_part(most: int) -> None:
     rng = np.random.default_rng(most)
     ts, values = np.unique(rng.integers(0, 200, 40)), rng.integers(0, 9, 40)
     values = values[: len(ts)]
@@ -62,7 +62,7 @@ def test_thinned_curves_by_brute_force(most: int) -> None:
     assert found.tolist() == sorted(wanted) and len(found) <= 2 * most
 
 
-def test_what_no_operator_allocates() -> None:
+def test_memory_that_no_operator_allocates_is_listed_by_origin() -> None:
     events = [
         op("aten::mm", 10, 10), op("step", 30, 50, cat="user_annotation"), op("aten::add", 60, 10),
         *(on(1, 0, ts, size, number, total) for number, (ts, size, total) in enumerate(

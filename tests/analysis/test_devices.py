@@ -28,7 +28,7 @@ def test_device_names_find_their_entry_ignoring_case(name: str, found: str) -> N
     assert device is not None and device.name == found
 
 
-def test_found_by_memory_or_properties() -> None:
+def test_devices_are_found_by_memory_or_properties() -> None:
     board = {"name": "NVIDIA A100-PG509-200"}
     found = [find_device({**board, "totalGlobalMem": size * 10**9}) for size in (42, 85)]
     assert [one and one.memory_gb_s for one in found] == [1555, 2039]
@@ -46,7 +46,7 @@ def test_found_by_memory_or_properties() -> None:
     [(304, 4, 192, "MI300X"), (304, 4, 256, "MI325X"), (304, 4, 128, None), (304, 0, 192, None),
      (110, 0, 64, "MI250X (one die)"), (228, 4, 128, None), (38, 4, 24, None)],
 )  # fmt: skip
-def test_nameless_devices_of_amd(name: str, cus: int, minor: int, gib: int, found: str | None) -> None:
+def test_properties_identify_nameless_amd_devices(name: str, cus: int, minor: int, gib: int, found: str | None) -> None:
     properties = {"name": name, "numSms": cus, "warpSize": 64, "computeMajor": 9, "computeMinor": minor}
     device = find_device({**properties, "totalGlobalMem": gib * 2**30})
     assert (device and device.name) == found

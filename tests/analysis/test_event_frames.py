@@ -36,7 +36,7 @@ def test_frames_keep_nulls_and_say_units() -> None:
 
 
 @pytest.mark.parametrize(("table", "columns"), [("ops", CallFrame.columns()), ("kernels", EventFrame.columns())])
-def test_sql_sees_the_same_table(table: str, columns: Any) -> None:
+def test_sql_returns_the_same_rows_as_the_data_frames(table: str, columns: Any) -> None:
     trace = linked("pairs/gpu_shaped_from_cpu")
     rows = trace.ops if table == "ops" else trace.kernels
     found = trace.sql(f"select * exclude (rank) from {table} order by index").to_arrow()

@@ -19,7 +19,7 @@ def names(trace: Trace) -> list[str]:
     return [trace.names[code] for column in columns for code in column.tolist()]
 
 
-def test_callers_launches_and_operators() -> None:
+def test_relations_join_callers_launches_and_operators() -> None:
     events = [op("outer", 0, 50), op("inner", 5, 20), launch(1, 10), kernel("k", 1, 30, 5)]
     trace = read_trace(kineto_of(events))
     label = names(trace)
@@ -56,7 +56,7 @@ def test_the_innermost_operator_with_the_number_is_that_of_the_backward_pass() -
     assert pairs(op("mul", 0, 10)) == [], "no numbers"
 
 
-def test_numbers_of_several_threads_are_ambiguous() -> None:
+def test_sequence_numbers_of_several_threads_join_no_backward() -> None:
     twice = [numbered("mul", 0, 10, 5), numbered("add", 0, 10, 5, 8)]
     assert pairs(*twice, numbered("MulBackward0", 100, 10, 5, 9)) == []
     other = [numbered("relu", 20, 10, 6), numbered("ReluBackward0", 120, 10, 6, 9)]

@@ -56,7 +56,7 @@ def two_steps(duration: float, first: str | None = None, device: str = "NVIDIA H
     return load(kineto_of(events, device))
 
 
-def test_each_step_has_its_own_sums() -> None:
+def test_attention_work_uses_the_sums_of_its_own_step() -> None:
     work = work_of_events(two_steps(50))
     pairs = [400, 400 + (5 + 6 + 7 + 8 + 9) + (1 + 2 + 3)]
     assert work.flops.tolist() == [4 * 64 * 8 * one for one in pairs]
@@ -81,7 +81,7 @@ def test_replays_of_one_graph_have_the_sums_of_their_steps() -> None:
     assert work.bytes[found].tolist() == [2 * 2 * 64 * (3 * 8 + 2 * sum(k for _, k in batch)) for batch in batches]
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_a_step_without_sums_has_unknown_work_and_a_note() -> None:
     trace = two_steps(50, "step[DECODE bs=2]")
     work = work_of_events(trace)
     assert work.flops[0] == work.bytes[0] == -1 and work.flops[1] > 0
@@ -102,7 +102,7 @@ def test_sums_that_no_device_can_do_in_the_time_are_left_out() -> None:
     assert "see only some keys" in work.notes[0]
 
 
-def test_bytes_follow_the_type_of_the_cache() -> None:
+def test_attention_bytes_depend_on_the_type_of_the_cache() -> None:
     cache = [([2, 2, 64], BF), ([2, 2, 64], BF), ([9, 16, 2, 64], "unsigned char"), ([9, 16, 2, 64], "unsigned char")]
     events = [
         annotation(step([], [(1, 100), (1, 300)]), 0, 100),

@@ -90,7 +90,7 @@ def test_marlin_weights_count_as_four_bits_with_scales() -> None:
 
 @given(st.integers(1, 60), st.integers(0, 8))
 @examples(50)
-def test_weights_of_the_calls_inside(tokens: int, seed: int) -> None:
+def test_expert_work_is_found_from_the_calls_inside(tokens: int, seed: int) -> None:
     case = Case(tokens, 32, 4, 96, 64)
     call = signature((tokens, 96), (tokens, 32), None, None)
     inside = [
@@ -113,7 +113,7 @@ def test_weights_of_the_calls_inside(tokens: int, seed: int) -> None:
     check(expert_work("vllm::moe_forward", call, gated, ["fused_moe_kernel"]), case, seed, 1)
 
 
-def test_experts_of_other_ranks() -> None:
+def test_experts_of_other_ranks_leave_the_work_unknown() -> None:
     shapes = (6, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2), (16,)
     for dtype in ("int32", "uint8", ""):
         assert expert_work("vllm::outplace_fused_experts", signature(*shapes, dtypes={4: "int32", 5: dtype})) is None
@@ -131,7 +131,7 @@ def test_experts_of_other_ranks() -> None:
         (["topk", "nvjet_tst_128x8", "act", "nvjet_tst_64x8"], 2, [-1, 0, -1, 1]),
     ],
 )
-def test_kernels_and_their_products(names: list[str], products: int, expected: list[int]) -> None:
+def test_kernels_of_experts_are_assigned_to_products(names: list[str], products: int, expected: list[int]) -> None:
     assert list(split_kernels(names, products)) == expected
 
 

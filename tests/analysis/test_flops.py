@@ -83,7 +83,7 @@ def counted_pairs(queries: int, keys: int, corner: str, left: int | None, right:
     )
 
 
-def test_pairs_that_a_mask_leaves() -> None:
+def test_visible_pairs_of_a_mask_equal_a_count() -> None:
     rng = random.Random("masks")
     for _ in range(2000):
         queries, keys = rng.randint(0, 12), rng.randint(0, 12)
@@ -147,7 +147,7 @@ def test_causal_masks_of_the_efficient_kernels_are_typed() -> None:
         assert counts == [2 * b * h * one * (d + dv) for one in pairs]
 
 
-def test_a_window_and_a_backend_that_decides() -> None:
+def test_attention_flops_respect_windows_and_ambiguous_masks_have_none() -> None:
     tensors = [(2, 9, 4, 8), (2, 13, 4, 8), (2, 13, 4, 8)]
     window = [*[None] * 2, 9, 13, 0.0, False, False, None, 3, 0, None]
     pairs = counted_pairs(9, 13, "lower right", 3, 0)

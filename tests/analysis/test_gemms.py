@@ -28,7 +28,7 @@ def rows_of(*events: list[Any]) -> list[GemmRow]:
     return gemm_table(trace, devices={0: DEVICE})
 
 
-def test_the_first_call_of_a_trace_counts() -> None:
+def test_the_first_call_of_a_trace_has_a_product_row() -> None:
     (row,) = rows_of(product(0, 1, 64, 32, 16, ("gemm", 2), ("split", 1)))
     flops, size = 2 * 64 * 32 * 16, 4 * (64 * 32 + 32 * 16 + 64 * 16)
     assert (row.device, row.op, row.dtype) == (0, "aten::mm", "float32")
@@ -58,6 +58,6 @@ def test_calls_of_one_size_are_one_row_the_longest_first() -> None:
     assert rows[2].flops == 3 * 2 * 8**3 and rows[2].bytes == 3 * 4 * 3 * 64
 
 
-def test_other_operators_are_no_products() -> None:
+def test_operators_that_are_no_products_have_no_row() -> None:
     events = [op("aten::relu", 0, 10, [([8, 8], "float")]), launch(1, 1), kernel("gemm", 1, 50, 5)]
     assert rows_of(events) == [] and rows_of([kernel("gemm", 1, 50, 5)]) == []

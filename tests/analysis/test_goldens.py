@@ -19,5 +19,5 @@ from goldens import cases, differences
 
 
 @pytest.mark.parametrize(("folder", "name"), cases("analysis", "findings", "work"))
-def test_an_analysis_gives_what_it_gave(folder: str, name: str) -> None:
+def test_analyses_equal_their_golden_files(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

@@ -22,7 +22,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "a.etplus", folder / "b"
 
 
-def test_what_cannot_be_compared(jobs: tuple[Path, Path]) -> None:
+def test_jobs_that_cannot_be_compared_are_refused(jobs: tuple[Path, Path]) -> None:
     a, b = (etplus.load(path) for path in jobs)
     assert isinstance(a, etplus.Job) and isinstance(b, etplus.Job)
     with pytest.raises(UsageError, match=r"no rank occurs in both jobs: .* has 0-1, .* has 2"):

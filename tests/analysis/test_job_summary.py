@@ -41,7 +41,7 @@ def test_the_spread_of_a_quantity_and_who_stands_out(summary: JobSummary) -> Non
     assert (far.rank, far.value, far.median) == (LATE, row.greatest, row.median)
 
 
-def test_kernels_of_all_ranks(ranks: list[Trace], summary: JobSummary) -> None:
+def test_the_summary_adds_up_kernels_of_all_ranks(ranks: list[Trace], summary: JobSummary) -> None:
     for row in summary.kernels:
         own = [[e.duration_ns for e in trace.device_events if kernel_label(e.name) == row.name] for trace in ranks]
         totals = [sum(durations) for durations in own]
@@ -76,7 +76,7 @@ def test_the_late_rank_is_last_and_all_others_wait(summary: JobSummary) -> None:
         ([10, 11, 9, 10, -90], 0, []),  # less is no problem
     ],
 )
-def test_values_that_stand_out(values: list[float], least: float, far: list[int]) -> None:
+def test_values_far_above_the_others_stand_out(values: list[float], least: float, far: list[int]) -> None:
     assert np.flatnonzero(stand_out(np.array(values), least)).tolist() == far
 
 

@@ -23,7 +23,7 @@ def rows_of(*events: dict[str, Any]) -> dict[str, Any]:
     return {row.kernel: row for row in kernel_table(read_trace(kineto_of(list(events))), devices={0: DEVICE})}
 
 
-def test_operators_of_kernels_the_most_frequent_first() -> None:
+def test_operators_of_a_kernel_are_sorted_by_frequency() -> None:
     events = [op("aten::a", 0, 9), op("aten::b", 10, 30), op("aten::b", 50, 9)]
     for at, ts in enumerate((1, 11, 12, 51), 1):
         events += [launch(at, ts, 0.5), kernel("k", at, 100 * at, 7)]
@@ -33,7 +33,7 @@ def test_operators_of_kernels_the_most_frequent_first() -> None:
     assert rows["k"].above() == "aten::b,aten::a k" and rows["none"].above() == "none"
 
 
-def test_a_trace_without_calls_has_kernels() -> None:
+def test_kernels_of_a_trace_without_calls_have_rows() -> None:
     rows = rows_of(kernel("k", 1, 0, 5), kernel("k", 2, 10, 6), kernel("j", 3, 20, 1))
     assert [(row.kernel, row.ops, row.count, row.flops, row.bytes) for row in rows.values()] == [
         ("k", (), 2, None, None), ("j", (), 1, None, None)
@@ -41,7 +41,7 @@ def test_a_trace_without_calls_has_kernels() -> None:
     assert rows_of(op("aten::a", 0, 9)) == {}
 
 
-def test_work_stands_at_the_main_kernel() -> None:
+def test_work_of_an_operator_counts_at_its_main_kernel() -> None:
     events = [op("aten::mm", 0, 50, PRODUCT)]
     for at, (name, dur) in enumerate((("fill", 90), ("gemm_a", 3), ("gemm_b", 4)), 1):
         events += [launch(at, at, 0.5), kernel(name, at, 100 * at, dur)]
@@ -76,7 +76,7 @@ def test_several_launches_of_the_main_kernel_share_by_duration() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-1, 9), st.booleans()), max_size=12))
-def test_the_innermost_by_walking_up(drawn: list[tuple[int, bool]]) -> None:
+def test_innermost_choices_equal_those_found_by_walking_up(drawn: list[tuple[int, bool]]) -> None:
     parent = [min(above, at - 1) for at, (above, _) in enumerate(drawn)]
     chosen = [one for _, one in drawn]
     wanted = list(chosen)
@@ -106,7 +106,7 @@ def test_the_limit_is_the_resource_that_needs_longest_at_peak(done: Any, moved: 
     assert against_peaks(None, 2e12, done, moved, passed) == (None, None, "")
 
 
-def test_sums_of_what_is_known() -> None:
+def test_sums_leave_out_values_that_are_unknown() -> None:
     group, values, dur = np.array([2, 0, 2, 2, 3]), np.array([2**62, -1, 2**62, -1, 0]), np.array([1, 2, 4, 8, 16])
     assert _known_sums(group, values, dur, 4) == [(None, 0), (None, 0), (2**63, 5), (0, 16)]
 

@@ -30,7 +30,7 @@ def traced(events: list[dict[str, Any]] = EVENTS) -> Trace:
     return read_trace(kineto_of(events))
 
 
-def test_causes_of_idle_time() -> None:
+def test_idle_time_of_a_stream_is_split_by_cause() -> None:
     assert idle_causes(traced()) == [
         IdleCauses(0, 7, 50_000, 1, 0, 0, 95_000, 1, 20_000, 0), IdleCauses(0, 8, 0, 0, 0, 0, 0, 0, 40_000, 155_000)
     ]  # fmt: skip
@@ -73,7 +73,7 @@ def test_queues_grow_at_launches_and_shrink_as_kernels_start() -> None:
         ("gpu-pairs/dlrm.rank0.kineto", {22: (145, 0, 0), 7: (11448, 123, 0), 24: (5906, 18, 0), 84: (4740, 3, 0)}),
     ],
 )
-def test_causes_are_those_of_hta(name: str, causes: dict[int, tuple[int, int, int]]) -> None:
+def test_idle_causes_equal_those_of_hta(name: str, causes: dict[int, tuple[int, int, int]]) -> None:
     """By stream µs of host wait, kernel wait and other, as HolisticTraceAnalysis 0.5.0 has them:
     `TraceAnalysis.get_idle_time_breakdown(visualize=False)`, its defaults, on the trace alone."""
     found = {

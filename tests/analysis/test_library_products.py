@@ -45,7 +45,7 @@ def test_products_of_each_library_give_extents_flops_and_bytes(name: str, call: 
     assert found is not None and (found.m, found.n, found.k) == (M, N, K)
 
 
-def test_square_and_ambiguous_extents() -> None:
+def test_ambiguous_extents_need_a_result_to_decide_them() -> None:
     assert flops("aiter::gemm_a8w8", signature(((M, K), F8), ((K, K), F8))) == 2 * M * K * K
     one = signature(((M, K), BF), ((K, 2 * K), U8))  # (k, n), or (n, k) of twice as many elements each
     assert library_product("aiter::gemm_x", one) is not None

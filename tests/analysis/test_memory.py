@@ -118,7 +118,7 @@ def test_a_storage_that_is_resized_has_its_last_size() -> None:
 
 
 @pytest.mark.parametrize(("device", "number"), [(-1, 0), (3, 3), (2**62, 0)])
-def test_devices_without_a_number_of_their_own(device: int, number: int) -> None:
+def test_memory_of_devices_without_a_valid_number_counts_at_0(device: int, number: int) -> None:
     events = [op("aten::mm", 0, 5), memory_event(1, 512, 64, 512)]
     events[1]["args"]["Device Id"] = device
     trace = load(json.dumps(kineto_document(events)).encode())
@@ -129,7 +129,7 @@ def test_devices_without_a_number_of_their_own(device: int, number: int) -> None
 @pytest.mark.parametrize(
     "bad", ["1", "[[1.0, 2]]", '[["x", 1, 1, 1, 1, 1, 1, null, 1]]', f"[[1, {2**60}, 1, 1, 1, 1, 1, null, 1]]"]
 )
-def test_a_broken_list_in_etplus_is_reported(bad: str) -> None:
+def test_a_broken_memory_list_in_etplus_is_refused(bad: str) -> None:
     text = b"".join(load(program(0)[0]).chunks())
     begin = text.index(b'"memory": ') + len(b'"memory": ')
     with pytest.raises(TraceFormatError, match='"memory"'):
@@ -142,7 +142,7 @@ def test_an_event_without_its_size_is_lost_with_a_warning() -> None:
     assert len(trace.memory) == 1 and trace.damage
 
 
-def test_any_use_by_going_through_them() -> None:
+def test_any_use_equals_a_search_of_every_use() -> None:
     held = storages_of(trace_of(f"linked {GPU_SHAPED}"))
     wanted = np.random.default_rng(0).random(int(held.uses.max()) + 1) < 0.05
     found = [any(wanted[held.uses[held.first[at] : held.first[at + 1]]]) for at in range(len(held))]

@@ -23,7 +23,7 @@ def tensors(returned: Returned | None) -> list[tuple[tuple[int, ...], str]] | No
     return None if returned is None else [(part.shape, part.dtype) for part in as_tensors(returned, FLOATS)]
 
 
-def test_names_without_namespace_and_overload() -> None:
+def test_plain_names_drop_namespace_overload_and_underscore() -> None:
     names = ("aten::mm.out", "aten::add_", "mm", "vllm::x.y", "aten::sum.dim_IntList")
     assert [*map(plain_name, names)] == ["mm", "add_", "mm", "vllm::x", "sum"]
 
@@ -57,7 +57,7 @@ def test_broadcast_gives_the_common_shape_or_none() -> None:
     assert broadcast([(2,), (3,)]) is None and broadcast([]) is None and broadcast([(0, 3), (1, 3)]) == (0, 3)
 
 
-def test_shapes_of_matrix_products() -> None:
+def test_matmul_shapes_broadcast_and_mismatches_have_none() -> None:
     assert matmul_shape((2, 3), (3, 4)) == (2, 4) and matmul_shape((3,), (3,)) == ()
     assert matmul_shape((2, 3), (3,)) == (2,) and matmul_shape((3,), (3, 4)) == (4,)
     assert matmul_shape((5, 1, 2, 3), (6, 3, 4)) == (5, 6, 2, 4) and matmul_shape((3,), (7, 3, 4)) == (7, 4)
@@ -69,7 +69,7 @@ def reduced(name: str, *arguments: Any, dtype: str = FLOATS) -> list[tuple[tuple
     return tensors(how.outputs(signature(*arguments, dtype=dtype)))
 
 
-def test_reductions_over_all_and_over_some_dimensions() -> None:
+def test_reductions_give_the_shape_and_type_of_their_result() -> None:
     assert reduced("sum", (2, 3), None) == [((), FLOATS)] and reduced("sum", (2, 3), 3) == [((), "int32")]
     assert reduced("sum", (2, 3, 4), [0, -1], False, None) == [((3,), FLOATS)]
     assert reduced("sum", (2, 3, 4), [1], True, 7) == [((2, 1, 4), "float64")]

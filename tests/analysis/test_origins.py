@@ -10,7 +10,7 @@ from made_traces import frame, kernel, kineto_of, launch, op, program
 from support import call
 
 
-def test_lines_of_a_function() -> None:
+def test_each_line_of_a_function_counts_its_own_work() -> None:
     trace = link(None, kineto_of(program({7: ("aten::mm", 30), 9: ("aten::relu", 50)})))
     rows = source_table(trace)
     assert [(row.line, row.device_self_ns, row.launches, row.calls, row.exact, row.own) for row in rows] == [
@@ -20,7 +20,7 @@ def test_lines_of_a_function() -> None:
     assert rows[0].idle_ns == 70_000 - 20_000 + 20_000 - 0 and rows[1].idle_ns == 0  # 51 to 121
 
 
-def test_totals_count_a_line_once() -> None:
+def test_totals_count_a_line_of_a_recursion_once() -> None:
     events = [
         frame("a.py(1): main", 0, 100), frame("a.py(5): again", 5, 90, "a.py:2"),
         frame("a.py(5): again", 10, 80, "a.py:6"),
@@ -32,7 +32,7 @@ def test_totals_count_a_line_once() -> None:
     }  # fmt: skip
 
 
-def test_phases_by_what_the_calls_say() -> None:
+def test_operators_get_their_phase_from_the_calls_around_them() -> None:
     events = [
         op("enumerate(DataLoader)#_BaseIter.__next__", 0, 5, cat="user_annotation"),
         op("nn.Module: Net_0", 10, 20, cat="user_annotation"), op("aten::mm", 12, 5),
@@ -83,7 +83,7 @@ def test_own_files_follow_given_patterns_or_exclude_pytorch_and_python() -> None
     assert own_by([]) is is_own_file
 
 
-def test_commands_take_own_code(tmp_path: Path) -> None:
+def test_the_own_option_decides_which_code_is_own(tmp_path: Path) -> None:
     events = [*program({7: ("aten::mm", 30)}), frame("lib/tool.py(2): inner", 3, 80, "train.py:7")]
     (tmp_path / "kineto.json").write_bytes(kineto_of(events))
     for words, wanted in (([], "lib/tool.py"), (["--own", "train*"], "train.py")):
@@ -93,6 +93,6 @@ def test_commands_take_own_code(tmp_path: Path) -> None:
         assert [row["file"] for row in trace["sources"] if row["launches"]] == [wanted]
 
 
-def test_an_unknown_trace_has_no_lines() -> None:
+def test_a_trace_without_stacks_has_no_lines() -> None:
     trace = link(None, kineto_of([op("aten::mm", 0, 5)]))
     assert source_table(trace) == [] and trace.ops[0].source is None and trace.ops[0].sources == ()

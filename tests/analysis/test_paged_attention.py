@@ -52,7 +52,7 @@ UNIFIED = "vllm::unified_attention_with_output"
 
 @given(requests, ones, st.sampled_from([(4, 4), (4, 2), (8, 1)]), st.sampled_from([2, 8]), st.integers(0, 5))
 @examples(200)
-def test_one_call_for_both_phases(
+def test_one_call_for_both_phases_counts_every_visible_pair(
     prefill: list[Request], decode: list[Request], heads: tuple[int, int], dim: int, padding: int
 ) -> None:
     rows = sum(q for q, _ in prefill + decode) + padding
@@ -70,7 +70,7 @@ def test_one_call_for_both_phases(
 
 @given(requests.filter(bool), ones.filter(bool))
 @examples(100)
-def test_a_call_for_each_phase(prefill: list[Request], decode: list[Request]) -> None:
+def test_a_call_of_one_phase_gets_its_own_requests(prefill: list[Request], decode: list[Request]) -> None:
     q_prefill, q_decode = (sum(q for q, _ in batch) for batch in (prefill, decode))
     found = (
         requests_of("flash", q_prefill, sums(prefill), sums(decode)),
@@ -83,7 +83,7 @@ def test_a_call_for_each_phase(prefill: list[Request], decode: list[Request]) ->
     assert requests_of("flash", 0, sums(prefill), sums(decode)) is None, "fewer tokens than any phase has"
 
 
-def test_nothing_is_said_without_sums() -> None:
+def test_attention_work_is_unknown_without_sums_or_heads() -> None:
     unknown = RequestSums()
     assert attention_work(UNIFIED, unified(32, 4, 4, 8), unknown, unknown) == (None, None)
     step = parse_step("step[DECODE bs=32]")
@@ -103,7 +103,7 @@ def test_pairs_in_a_sliding_window_are_exact_where_known(batch: list[Request], l
         assert found.pairs is not None
 
 
-def test_the_window_is_read_behind_the_flag() -> None:
+def test_the_window_is_read_after_the_causal_flag() -> None:
     call = signature((8, 4, 16), (64, 2, 16), (64, 2, 16), (2,), 8, 8, 0.0, False, True, 3, 0, 0)
     assert window_of(call) == 3
     assert window_of(signature((8, 4, 16), True, -1, -1)) is None
@@ -149,21 +149,21 @@ def test_latent_attention_reads_one_tensor() -> None:
     assert done == (2 * 16 * 60 * (576 + 512), 2 * (3 * 16 * (576 + 512) + 60 * 576))
 
 
-def test_latent_attention_that_returns_its_result() -> None:
+def test_latent_attention_reads_its_value_size_from_an_argument() -> None:
     call = signature((3, 1, 16, 576), (100, 64, 1, 576), 512, (3,), 0.1, True, dtypes={3: "int32"})
     found = heads_of("_flashmla_C::fwd_kvcache_mla", call)
     assert found is not None and found.latent and (found.dim, found.dim_v, found.kv_heads) == (576, 512, 1)
     assert heads_of("_flashmla_C::fwd_kvcache_mla", signature((3, 1, 16, 576), (100, 64, 1, 576))) is None
 
 
-def test_a_cache_of_another_type() -> None:
+def test_a_cache_of_another_type_changes_the_bytes() -> None:
     decode = sums([(1, 10), (1, 20)])
     own = 2 * 2 * 2 * 4 * 8
     assert attention_work(UNIFIED, unified(2, 4, 2, 8), NO_REQUESTS, decode).bytes == own + 30 * 2 * 2 * 8 * 2
     assert attention_work(UNIFIED, unified(2, 4, 2, 8), NO_REQUESTS, decode, "uint8").bytes == own + 30 * 2 * 2 * 8
 
 
-def test_lengths_that_the_greatest_ones_determine() -> None:
+def test_lengths_are_known_where_the_greatest_ones_determine_them() -> None:
     offsets = {3: "int32", 4: "int32"}
     call = signature((24, 4, 16), (64, 2, 16), (64, 2, 16), (4,), (4,), 8, 8, True, -1, -1, dtypes=offsets)
     assert lengths_in_arguments(call, 24) == sums([(8, 8)] * 3)

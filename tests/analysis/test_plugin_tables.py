@@ -45,13 +45,13 @@ def test_the_page_has_a_table_of_another_package(with_parts: Analysis) -> None:
     assert summary.tables_of(with_parts)["my_parts"] == with_parts.others["my_parts"].plain()
 
 
-def test_what_is_no_table_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_result_that_is_no_table_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": PluginStub("__call__", lambda _: [3])})
     with pytest.raises(EtplusError, match=r"^plugin tiny returned list, not Table; tell the plugin's authors$"):
         _ = analyze(linked(GPU_SHAPED)).others
 
 
-def test_rows_as_plain_values_and_data_frames() -> None:
+def test_tables_convert_to_plain_values_frames_and_text() -> None:
     table = Table(Part, PARTS)
     plain: list[dict[str, Any]] = [
         {"name": "one", "parts": "a + b", "total_ns": 2_500_000},

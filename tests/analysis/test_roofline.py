@@ -15,7 +15,7 @@ def work_of(events: list[Document]) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def test_either_gradient_of_a_convolution_has_half() -> None:
+def test_each_gradient_of_a_convolution_counts_half_its_flops() -> None:
     shapes = [([2, 8, 10, 10], "float"), ([2, 4, 12, 12], "float"), ([8, 4, 3, 3], "float")]
     total = 2 * 2 * (2 * 100 * 8 * 4 * 9)
     events = [

@@ -59,13 +59,13 @@ def test_operators_of_no_serving_family_are_not_memory_bound(name: str) -> None:
     assert memory_bound(name) is None
 
 
-def test_a_rotation_touches_what_it_rotates() -> None:
+def test_a_rotary_embedding_moves_only_the_rotated_part() -> None:
     call = signature((5,), (5, 16), (5, 8), 8, (100, 6), True, dtypes={0: "int64", 1: "float16", 2: "float16"})
     assert moved_rotary(call) == 5 * 8 + 5 * 6 * 4 + 2 * 2 * 6 * (10 + 5)
     assert moved_rotary(signature((5,), (5, 16), (5, 8), None, (100, 6))) is None
 
 
-def test_a_cache_is_written_row_by_row() -> None:
+def test_a_cache_write_moves_only_the_written_rows() -> None:
     call = signature(
         (5, 16), (5, 8), (1000, 16), (1000, 8), (5,), dtypes={2: "float8_e4m3fn", 3: "float16", 4: "int64"}
     )

@@ -37,7 +37,7 @@ def covered(spans: list[tuple[int, int]], start: int, end: int) -> int:
     st.lists(st.sampled_from([PREFILL, DECODE, MIXED]), min_size=1, max_size=5), st.integers(0, 999),
     st.sampled_from([0, 200]), st.integers(1, 2),
 )  # fmt: skip
-def test_rows_equal_a_brute_force(batches: list[Batch], seed: int, delay: int, threads: int) -> None:
+def test_rows_of_serving_steps_equal_a_brute_force(batches: list[Batch], seed: int, delay: int, threads: int) -> None:
     made = serve(batches, seed=seed, delay=delay, threads=threads)
     rows = analyze(trace_of(made)).serving_steps
     every = [event for events in made.device for event in events]
@@ -114,14 +114,14 @@ def test_a_part_by_phase_has_the_steps_of_that_phase() -> None:
     ("wanted", "message"),
     [("idle", "its steps are prefill, decode, mixed"), ("decoding", "a phase like decode"), ("9", "has 7")],
 )
-def test_phases_that_there_are_not(wanted: str, message: str) -> None:
+def test_phases_and_steps_that_do_not_exist_are_refused(wanted: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         part_of(trace_of(serve(MANY)), steps=wanted)
     with pytest.raises(UsageError, match="use one of prefill, decode"):
         trace_of(serve(MANY)).steps.of_phase("forward")
 
 
-def test_phases_of_two_traces_side_by_side() -> None:
+def test_phases_of_two_traces_are_compared_side_by_side() -> None:
     one, other = (analyze(trace_of(serve(MANY[:count], seed=count))) for count in (7, 3))
     found = difference(one, other)
     assert [row.phase for row in found.phases] == ["prefill", "decode", "mixed", "all"]

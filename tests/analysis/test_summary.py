@@ -17,7 +17,7 @@ def traced() -> Trace:
     return read_trace(kineto_of(EVENTS))
 
 
-def test_host_time_of_topmost_operators() -> None:
+def test_host_time_is_summed_over_topmost_operators() -> None:
     assert host_ops(traced()) == [HostOp("aten::b", "", 2, 35_000), HostOp("aten::a", "", 2, 30_000)]
     assert host_ops(traced(), by_shape=True) == [
         HostOp("aten::b", "[2]", 1, 30_000), HostOp("aten::a", "[2]", 1, 15_000), HostOp("aten::a", "[3]", 1, 15_000),
@@ -43,7 +43,7 @@ def test_json_has_device_peaks_and_null_for_an_unknown_device() -> None:
     assert any("Some GPU" in note for note in unknown["notes"])
 
 
-def test_what_is_missing_is_told() -> None:
+def test_missing_gpu_events_and_shapes_have_notes() -> None:
     assert "the trace has no GPU events" in analyze(read_trace(kineto_of(EVENTS[:1]))).notes
     assert not any("no GPU events" in note or "shapes" in note for note in analyze(traced()).notes)
     bare = [op("aten::b", 0, 30), launch(1, 5), kernel("k", 1, 95, 5)]

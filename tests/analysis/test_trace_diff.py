@@ -80,18 +80,18 @@ def test_a_changed_line_comes_first_though_all_moved() -> None:
     assert found == [(8, 18, "other operators", 1), (10, 20, "", 50), (7, 17, "", 5), (9, 19, "", 0)]
 
 
-def test_the_greatest_change_comes_first_whichever_way() -> None:
+def test_the_greatest_change_comes_first_whatever_its_sign() -> None:
     after = {7: ("aten::mm", 25.0), 8: ("aten::relu", 2.0), 9: ("aten::add", 20.0), 10: ("aten::mm", 30.0)}
     assert [row[0] for row in compared(program(BEFORE), program(after))] == [8, 9, 7, 10]
 
 
-def test_lines_that_only_one_has() -> None:
+def test_lines_that_only_one_trace_has_are_marked() -> None:
     more = {6: ("aten::zeros", 5.0), **BEFORE}
     assert compared(program(BEFORE), program(more))[0] == (None, 6, "only in B", 5)
     assert compared(program(more), program(BEFORE))[0] == (6, None, "only in A", -5)
 
 
-def test_files_of_other_folders() -> None:
+def test_lines_of_moved_or_renamed_files_are_paired() -> None:
     one, other = program(BEFORE, file="/a/v1/train.py"), program(BEFORE, file="/b/v2/train.py")
     assert {row[2] for row in compared(one, other)} == {""}
     renamed = program(BEFORE, file="/a/main.py")

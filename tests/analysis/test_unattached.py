@@ -63,7 +63,7 @@ def test_files_of_format_1_0_say_what_they_lack() -> None:
     assert missing and any(note.startswith(f"{missing} GPU events not attached") for note in trace.notes)
 
 
-def test_a_spoilt_list_is_refused() -> None:
+def test_a_broken_list_of_unattached_events_is_refused() -> None:
     for change in ({"ts": -1}, {"ts": None}, {"dur": 1e30}, {"name": 3}, {"reason": "no idea"}, {"cat": None}):
         document = linked(GPU_SHAPED).to_dict()
         document["unattached"][0] |= change
@@ -71,7 +71,7 @@ def test_a_spoilt_list_is_refused() -> None:
             _ = of_bytes(document).unattached
 
 
-def test_events_in_another_order() -> None:
+def test_the_order_of_unattached_events_does_not_matter() -> None:
     document = linked(GPU_SHAPED).to_dict()
     expected = with_unattached(of_bytes(document))
     document["unattached"].reverse()

@@ -22,7 +22,7 @@ def test_an_existing_file_or_a_prefix_of_et_files_names_traces(tmp_path: Path) -
     assert [name for name in (*named, *others) if _is_trace(str(tmp_path / name))] == list(named)
 
 
-def test_lines_of_a_report() -> None:
+def test_a_report_counts_problems_and_cuts_long_lists() -> None:
     problems = (
         Problem("single-rank", "error", None, (), "alone"), Problem("host-node", "warning", 0, (1,), "first"),
         Problem("host-node", "warning", 1, (2,), "second"),
@@ -41,7 +41,7 @@ def test_lines_of_a_report() -> None:
     assert _lines(report, 1)[-3:] == ["  - rank 0: first", "  - and 1,002 more", "not checked: x"]
 
 
-def test_lines_of_runs_in_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_runs_print_times_and_name_failed_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     done, hung = SimulatedRank(0, 9, 9, 1234.5, 2.0, None), SimulatedRank(1, 9, 4, 3.0, None, 1.0)
     one, failed = _run_lines({"net": [done, hung]})

@@ -9,7 +9,7 @@ from support import call, fixture_pair
 
 
 @pytest.mark.parametrize("damage", ["edited", "foreign", "missing"])
-def test_broken_columns_are_one_line(damage: str, tmp_path: Path) -> None:
+def test_broken_columns_fail_with_one_line(damage: str, tmp_path: Path) -> None:
     link(*fixture_pair("demo/train_cpu")).save(tmp_path / "y.parquet")
     calls = (tmp_path / "y.parquet").rename(tmp_path / "x.json") / "calls.parquet"
     data = calls.read_bytes()

@@ -29,7 +29,7 @@ def test_the_screen_has_nine_files_and_five_notes_with_warnings_first(monkeypatc
     assert len(_lines(Conversion(files[:9], 1), full=False)) == 9
 
 
-def test_formats_are_listed_under_one_another() -> None:
+def test_formats_are_listed_in_aligned_columns() -> None:
     formats, extensions = "\n".join(_formats()).split("\n\n")
     width = max(map(len, exporters())) + 4
     assert {len(line) - len(line.lstrip()) for line in formats.split("\n")} == {2, width}

@@ -39,7 +39,7 @@ def warned(stderr: bytes) -> bool:
 
 
 @pytest.mark.parametrize("file", [BROKEN, "plus.json"])
-def test_analyze_report_and_diff(folder: Path, file: str) -> None:
+def test_analyze_report_and_diff_tell_the_damage(folder: Path, file: str) -> None:
     damage = damage_in(folder)
     done = call("analyze", folder / file, "--json", "--full")
     told: dict[str, Any] = json.loads(done.stdout)
@@ -52,7 +52,7 @@ def test_analyze_report_and_diff(folder: Path, file: str) -> None:
     assert read_json(folder / "d.json")["damage"] == damage
 
 
-def test_what_is_written_carries_it_on(folder: Path) -> None:
+def test_files_made_from_a_damaged_trace_carry_its_damage(folder: Path) -> None:
     damage = damage_in(folder)
     assert call("convert", "--augment", "plus.json", "-o", "augmented.json", cwd=folder).returncode == 0
     done = call("convert", "plus.json", "--out", "a", "--to", "chakra", cwd=folder)

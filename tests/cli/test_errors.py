@@ -26,7 +26,7 @@ def one_line(done: subprocess.CompletedProcess[bytes], *parts: str) -> None:
     assert all(part in text for part in ("error: ", *parts)), text
 
 
-def test_json_without_end_of_nesting(tmp_path: Path) -> None:
+def test_deeply_nested_json_fails_with_one_line(tmp_path: Path) -> None:
     link(tmp_path, plain(ET), plain(KINETO))
     assert call("convert", "plus.json", "-o", "x.0.et", cwd=tmp_path).returncode == 0
     (tmp_path / "deep.json").write_text("[" * 100_000)
@@ -53,7 +53,7 @@ def plus(tmp_path: Path) -> Path:
     return tmp_path / "plus.json"
 
 
-def test_a_table_that_cannot_be_printed(plus: Path) -> None:
+def test_a_table_that_cannot_be_printed_leaves_no_file(plus: Path) -> None:
     fit = "$E predict fit plus.json -o model.json --explain gemm --keep-outliers >&-"
     one_line(shell(fit, plus.parent), "standard output: writing failed (")
     assert list(plus.parent.iterdir()) == [plus]

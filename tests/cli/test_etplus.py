@@ -22,7 +22,7 @@ def test_etplus_alone_lists_the_commands_in_groups() -> None:
 
 
 @pytest.mark.parametrize("words", [["nonesuch"], ["--nonesuch"], ["x\ny"]])
-def test_wrong_usage_is_one_line(words: list[str]) -> None:
+def test_wrong_usage_fails_with_one_line(words: list[str]) -> None:
     text = call(*words).stderr.decode()
     assert text.startswith("etplus: error: ") and text.endswith("see `etplus --help`\n") and text.count("\n") == 1
 
@@ -36,7 +36,7 @@ def test_wrong_usage_of_a_command_is_one_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["file", "file/below", "/proc/nonesuch"])
-def test_demo_into_no_folder(tmp_path: Path, target: str) -> None:
+def test_demo_refuses_an_output_that_is_no_folder(tmp_path: Path, target: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     done = call("demo", "--output", target, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"error: " in done.stderr
@@ -63,7 +63,7 @@ def test_a_misspelled_command_option_or_choice_gets_a_suggestion(words: str, mea
     assert b"did you mean" not in call("qqqq").stderr
 
 
-def test_levels_in_any_case(tmp_path: Path) -> None:
+def test_log_levels_are_taken_in_any_case(tmp_path: Path) -> None:
     assert call("--version").stdout.decode() == f"etplus {__version__}\n"
     for level in ("debug", "Debug", "DEBUG"):
         assert b"Traceback" in call("diff", "a", "b", "--log-level", level, cwd=tmp_path).stderr

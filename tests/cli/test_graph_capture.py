@@ -79,7 +79,7 @@ def test_analyze_takes_a_graph_capture_for_single_traces_only(files: tuple[Path,
         ("x.json", json.dumps(et_document([{"id": 3, "name": "run"}])).encode(), "x.json"),
     ],
 )  # fmt: skip
-def test_bad_captures_are_one_line(
+def test_bad_captures_fail_with_one_line(
     files: tuple[Path, Path], tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
     path = tmp_path / "given" / name

@@ -44,7 +44,7 @@ def folder(sources: Path, tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_every_way_gives_the_same_numbers(folder: Path) -> None:
+def test_every_form_of_input_gives_the_same_numbers(folder: Path) -> None:
     for command, key in (("top", "rows"), ("replay", "makespan_ns")):
         found = []
         for way in WAYS:
@@ -70,7 +70,7 @@ def test_every_way_gives_the_same_numbers(folder: Path) -> None:
         ("analyze plus.json --json - -o -", "only one output can go to standard output (-)"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(
+def test_inputs_that_make_no_sense_fail_with_one_line(
     folder: Path, words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
@@ -132,7 +132,7 @@ def given(*files: str, **options: Any) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("name", ["rank", "pid", "gpu"])
-def test_rank_process_and_gpu_0_choose_too(name: str, folder: Path) -> None:
+def test_rank_process_and_gpu_0_count_as_a_choice(name: str, folder: Path) -> None:
     file = str(folder / "kineto.json")
     with pytest.raises(UsageError, match="--rank, --pid and --gpu select a rank from a file with several ranks"):
         find_inputs(given(file, **{name: 0}))
@@ -142,7 +142,7 @@ def test_rank_process_and_gpu_0_choose_too(name: str, folder: Path) -> None:
         assert find_inputs(pair, 1) == [InputPair("e", file, 0)] and input_files(find_inputs(pair)) == ["e", file]
 
 
-def test_how_many_are_given(folder: Path) -> None:
+def test_a_wrong_number_of_traces_is_refused(folder: Path) -> None:
     one, two = str(folder / "kineto.json"), str(folder / "plus.json")
     first = argparse.Namespace(**vars(given(two)), first_files=[one])
     assert find_inputs(first, 2) == [one, two] and find_inputs(given(one), 1) == [one]
@@ -156,7 +156,7 @@ def test_how_many_are_given(folder: Path) -> None:
     assert find_inputs(given("-", one)) == ["-", one]
 
 
-def test_traces_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_gives_etplus_traces_before_chakra_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("r10_plus.json.gz", "r9.etplus.json", ".r1.etplus.json", "r2.et", "r3.et.gz", "x_plus.jsonl", "e.etc"):
         (tmp_path / name).touch()
     where = str(tmp_path)
@@ -229,7 +229,7 @@ def test_merged_traces_of_which_there_is_a_file_for_each_rank_are_skipped(capsys
     assert module._unmerged(["a.json"], merged) == ["a.json"] and capsys.readouterr().err == ""
 
 
-def test_arguments_of_an_input_and_its_part() -> None:
+def test_an_input_and_its_part_become_shell_arguments() -> None:
     part = argparse.Namespace(steps="1-2", window=None, between=None, module=None)
     none = argparse.Namespace(steps=None, window=None, between=None, module=None)
     pair = InputPair("a/et 1.json", FileRank("a/k.json", 3, 7, 0), 3)

@@ -18,7 +18,7 @@ def started(et: Path, kineto: Path | str, output: Path | str, **streams: int) ->
     return subprocess.Popen(list(map(str, words)), stderr=subprocess.PIPE, **streams)
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
+def test_a_closed_pipe_ends_without_a_traceback() -> None:
     with started(ET, KINETO, "-", stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stderr
         process.stdout.read(10)

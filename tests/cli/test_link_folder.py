@@ -8,7 +8,7 @@ from job_files import outputs, write_job
 from support import call, read_json, run
 
 
-def test_a_job_from_dry_run_to_report(tmp_path: Path) -> None:
+def test_a_listed_job_is_linked_and_not_linked_again(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 3)
     dry = run("etplus", "link", job, "--dry-run")
     assert dry.returncode == 0 and dry.stderr == b"" and not (job / "etplus").exists()
@@ -42,7 +42,7 @@ def test_ranks_that_fail_are_named_and_the_others_linked(tmp_path: Path) -> None
     assert call("link", job, "--ranks", "1").returncode == 0
 
 
-def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
+def test_wrong_usage_fails_with_a_message(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 1)
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
@@ -64,7 +64,7 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
     assert "etplus link traces/job --dry-run" in shown and max(map(len, shown.splitlines())) <= 80
 
 
-def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
+def test_quiet_prints_only_errors_and_json_holds_the_report(tmp_path: Path) -> None:
     job, report = write_job(tmp_path / "job", 2), tmp_path / "new" / "report.json"
     done = call("link", job, "-q", "--jobs", "1", "--json", report, "--min-certain", "0")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

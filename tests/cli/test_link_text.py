@@ -25,7 +25,7 @@ def test_the_hint_has_a_line_of_its_own_after_a_long_name() -> None:
     assert render_full(linked(PAIR), "x").endswith("\nwrote   x")
 
 
-def test_links_are_all_some_or_none_certain() -> None:
+def test_the_text_says_how_many_links_are_certain() -> None:
     report = linked(PAIR).report
     for certain, text in ((540, "all certain"), (2, "2 certain"), (0, "none certain")):
         assert _linked(replace(report, ops=report.ops | {"certain": certain})).endswith(f"(100.00%), {text}")

@@ -51,7 +51,7 @@ def raised(error: BaseException) -> Callable[[], int]:
     return work
 
 
-def test_the_status_is_that_of_the_command(command: Callable[[Callable[[], Any]], None]) -> None:
+def test_main_returns_the_status_of_the_command(command: Callable[[Callable[[], Any]], None]) -> None:
     for status in (0, 3):
         command(lambda status=status: status)  # type: ignore[misc]
         done = call("check", "x")
@@ -71,7 +71,7 @@ def test_the_status_is_that_of_the_command(command: Callable[[Callable[[], Any]]
          "error: standard output: writing failed (No space left); nothing was written"),
     ],
 )  # fmt: skip
-def test_an_error_is_one_line(
+def test_an_error_ends_with_its_status_and_one_line(
     error: BaseException, status: int, line: str, command: Callable[[Callable[[], Any]], None]
 ) -> None:
     command(raised(error))
@@ -129,12 +129,12 @@ def test_an_error_comes_before_a_reader_that_is_gone(
     assert capsys.readouterr().err == "etplus: error: wrong\n"
 
 
-def test_help_that_nobody_reads() -> None:
+def test_help_into_a_closed_pipe_ends_with_status_141() -> None:
     with closed_pipe() as stream:
         assert main(["--help"]) == 141 and is_dropped(stream)
 
 
-def test_wrong_usage_ends_as_argparse_does(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_ends_with_status_2_and_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     for program, words in ((main, ["none"]), (trace_link, ["--none"])):
         with pytest.raises(SystemExit) as end:
             program(words)
@@ -143,7 +143,7 @@ def test_wrong_usage_ends_as_argparse_does(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_help_for_which_there_is_no_room(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_into_a_full_device_fails_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):  # noqa: PTH123
         assert main(["--help"]) == 2 and is_dropped(full)
     assert capsys.readouterr().err.startswith("etplus: error: cannot be read or written (No space left on device)")

@@ -52,7 +52,7 @@ def test_a_client_lists_tools_and_gets_the_tables_of_the_analysis() -> None:
 @pytest.mark.parametrize(
     ("words", "line"), [((), b"no trace given"), (("-",), b"the server reads requests from standard input (-)")]
 )
-def test_what_cannot_be_served_is_one_line(words: tuple[str, ...], line: bytes) -> None:
+def test_traces_that_cannot_be_served_fail_with_one_line(words: tuple[str, ...], line: bytes) -> None:
     done = call("mcp", *words)
     assert done.returncode == 2 and line in done.stderr and len(done.stderr.splitlines()) == 1
 

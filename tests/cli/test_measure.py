@@ -51,7 +51,7 @@ def test_measure_options_are_read_and_invalid_values_refused() -> None:
             options(*words)
 
 
-def test_what_was_not_executed() -> None:
+def test_operators_that_were_not_executed_are_listed_up_to_ten() -> None:
     missing = [NotExecuted(f"op{number}", "no schema", number, 0.25) for number in range(16)]
     shown = _missing_table(missing[:10], 80)
     assert len(shown) == 1 and [line.split()[:3] for line in shown[0].splitlines()[2:4]] == [

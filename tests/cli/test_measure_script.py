@@ -37,7 +37,7 @@ def longest(name: str) -> tuple[int, float]:
     return int(trace.nodes.id[calls.source[at[np.argmax(took)]]]), float(took.max()) / 1000
 
 
-def test_of_a_name_the_longest_call(folder: Path) -> None:
+def test_a_script_for_a_name_takes_its_longest_call(folder: Path) -> None:
     status, said, script = repro(folder, "--script", "aten::addmm")
     assert (status, said) == (0, "wrote r.py: aten::addmm\n") and "aten::addmm" in script and "p.json" in script
     number, took = longest("aten::addmm")
@@ -61,7 +61,7 @@ def test_of_a_name_the_longest_call(folder: Path) -> None:
         (("--script", "aten::mm", "--max-bytes", "271"), "p.json: 'aten::mm' needs 272 bytes, over --max-bytes"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_called(words: tuple[str, ...], said: str, folder: Path) -> None:
+def test_names_that_cannot_be_called_are_refused(words: tuple[str, ...], said: str, folder: Path) -> None:
     assert repro(folder, *words) == (2, f"etplus: error: {said}\n", "")
 
 
@@ -73,6 +73,6 @@ def test_exactly_enough_memory_passes_and_pytorch_decides_threads_by_default(fol
     assert plain == default == two.replace("    torch.set_num_threads(2)\n", "") != two
 
 
-def test_one_trace_at_a_time(folder: Path) -> None:
+def test_a_script_from_two_traces_is_refused(folder: Path) -> None:
     done = call("measure", "p.json", "p.json", "--script", "aten::mm", "-o", "r.py", cwd=folder)
     assert done.returncode == 2 and b"2 traces given; pass only the trace that has the operator" in done.stderr

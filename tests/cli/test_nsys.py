@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_all_ranks_or_one(folder: Path) -> None:
+def test_commands_take_all_ranks_or_the_chosen_one(folder: Path) -> None:
     done = call("analyze", "packed.sqlite.gz", "--json", cwd=folder)
     found = [one["file"].partition(" ")[2] for one in json.loads(done.stdout)["traces"]]
     assert found == ["rank 0 (pid 111, GPU 0)", "rank 1 (pid 112, GPU 1)"]
@@ -34,7 +34,7 @@ def test_all_ranks_or_one(folder: Path) -> None:
     assert "makespan_ns" in json.loads(one.stdout)
 
 
-def test_trace_link_alone_and_with_an_et(folder: Path) -> None:
+def test_link_takes_an_export_alone_or_with_an_et(folder: Path) -> None:
     done = call("link", "--kineto-file", "h100.sqlite", "--rank", "1", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     document = read_json(folder / "h100_rank1_plus.json")
@@ -72,7 +72,7 @@ def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
         ("analyze h100.sqlite --json h100.sqlite", "would replace an input"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(folder: Path, words: str, message: str) -> None:
+def test_choices_that_make_no_sense_fail_with_one_line(folder: Path, words: str, message: str) -> None:
     before = (folder / "h100.sqlite").read_bytes()
     done = call(*words.split(), cwd=folder)
     error = done.stderr.decode()

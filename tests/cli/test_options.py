@@ -41,7 +41,7 @@ def one_line(*words: str | Path, cwd: Path, status: int = 2) -> str:
     return text
 
 
-def test_a_pair_in_either_order(tmp_path: Path) -> None:
+def test_a_pair_is_linked_in_either_order(tmp_path: Path) -> None:
     (tmp_path / "kineto_trace.json").write_bytes(plain(ET))
     shutil.copy(KINETO, tmp_path / "rank-0.et.json.gz")
     for files in (["kineto_trace.json", "rank-0.et.json.gz"], ["rank-0.et.json.gz", "kineto_trace.json"]):
@@ -67,12 +67,12 @@ def test_the_annotation_of_iterations_has_one_name() -> None:
     assert options == {"--annotation"}
 
 
-def test_commands_with_tables_or_counts_tell_numbers() -> None:
+def test_commands_with_tables_or_counts_have_a_json_option() -> None:
     none = {"report", "measure", "demo", "completion", "mcp", "record"}
     assert {name for name in {*COMMANDS, *TASKS} - {"predict"} if "--json" not in actions(name)} == none
 
 
-def test_a_report_is_no_pdf(sources: Path) -> None:
+def test_a_report_under_another_suffix_than_html_is_refused(sources: Path) -> None:
     for name in ("out.pdf", "out.svg.gz", "REPORT.TXT", "out.1"):
         text = one_line("report", "plus.json", "-o", name, cwd=sources)
         assert name in text and "HTML" in text
@@ -111,7 +111,7 @@ def test_counts_are_whole_numbers_of_1_or_more() -> None:
             at_least_one(text)
 
 
-def test_the_engine_of_a_number_of_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_depends_on_jobs_scheduler_and_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etplus.jobs.engines.engine_of", lambda *words: words)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     for jobs, scheduler, traces, engine in (

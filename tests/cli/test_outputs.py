@@ -124,7 +124,7 @@ def test_a_replaced_output_keeps_its_permissions(inputs: Path) -> None:
         assert json.loads((inputs / "out.json").read_bytes())["traceEvents"]
 
 
-def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
+def test_cells_of_tables_that_look_like_formulas_are_escaped(tmp_path: Path) -> None:
     names = ["=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "aten::mm", "a=b", " =2+2", ";=3+3", "a; =4+4", "＝5+5"]
     names += ["|cmd", "\u200b=6+6", "\ufeff@SUM(7)", "\u00a0-8+8", "a\t+9+9", "－1"]
     calls = [
@@ -145,7 +145,7 @@ def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
 STEERING = "a\x9b2J\x1b[2Jb\u202ec\u2028d\u2029e\u200bf\u2066g\ufeffh\x7fi\U000e0041j\rk"
 
 
-def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
+def test_terminals_and_texts_get_no_control_characters(tmp_path: Path) -> None:
     call_of = {"ph": "X", "cat": "cpu_op", "name": STEERING, "pid": PID, "tid": 7, "ts": 1, "dur": 5}
     trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": [call_of]}
     (tmp_path / "trace.json").write_text(json.dumps(trace))
@@ -160,7 +160,7 @@ def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
     assert (tmp_path / "tables.txt").read_text(encoding="utf-8").replace("\n", "").isprintable()
 
 
-def test_a_manifest_has_no_formulas_within_names(tmp_path: Path) -> None:
+def test_a_manifest_escapes_formulas_and_is_read_back(tmp_path: Path) -> None:
     for name, source in (("a;=1+rank-0.et.json.gz", ET), ("＝a;@rank-0.kineto.json.gz", KINETO)):
         shutil.copy(source, tmp_path / name)
     listed = call("link", ".", "--dry-run", cwd=tmp_path)

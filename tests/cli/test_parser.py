@@ -16,7 +16,7 @@ NAMES = [
 OPTIONS = Path(__file__).with_name("texts") / "options.txt"
 
 
-def test_every_command_is_tried() -> None:
+def test_the_tested_names_are_all_commands() -> None:
     assert {*NAMES} == {*COMMANDS, *TASKS} - {"predict"}
 
 

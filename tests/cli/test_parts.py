@@ -45,7 +45,7 @@ def test_a_command_and_the_library_choose_the_same(words: str, choice: dict[str,
         assert makespan == without_enclosing(part).replay().makespan_ns
 
 
-def test_every_command_takes_the_chosen_part_alone(file: Path, tmp_path: Path) -> None:
+def test_every_command_refuses_a_chosen_part_without_events(file: Path, tmp_path: Path) -> None:
     for words in (
         "analyze {0}", "analyze {0} --summary", "why {0}", "top {0}", "diff {0} {0}", "replay {0}",
         "report {0} -o p.html", "convert {0} -o x.et", "convert {0} --augment -o a.json", "reshard {0} --tp 2",

@@ -19,7 +19,7 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def test_both_sides_are_needed(dataset: Path) -> None:
+def test_evaluate_refuses_a_dataset_that_lacks_train_graphs(dataset: Path) -> None:
     assert call("predict", "evaluate", dataset, "--split", "valid").returncode == 2
     (dataset / "train").rename(dataset / "other")
     (dataset / "train").mkdir()

@@ -21,7 +21,7 @@ from support import FIXTURES, call, linked
 NO_LAW = Utilization(*[cast("Law", None)] * 2)
 
 
-def test_the_candidates_on_what_was_held_out() -> None:
+def test_candidates_are_listed_with_their_errors_on_held_out_work() -> None:
     model = KernelModel(
         NO_LAW, ("a", "b"), held_out=2, errors={"a > b": ((0.1, -0.25), (0.3, 0.5)), "b": ((0.0, 0.251),)}
     )
@@ -54,7 +54,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any
     return run
 
 
-def test_json_in_place_of_the_tables(fitted: Callable[..., Any]) -> None:
+def test_json_takes_the_place_of_the_tables(fitted: Callable[..., Any]) -> None:
     done = fitted("--json", "-", "--explain", "gemm")
     assert json.loads(done.stdout) == {"cross_validation": {}, "calibration": 1.5}
     first, second, *rest = done.stderr.decode().splitlines()

@@ -28,7 +28,7 @@ def test_the_first_line_has_the_prediction_and_its_interval() -> None:
     assert _screen(prediction(measured_ns=0), 200).splitlines()[0].endswith("recorded 0 ns")
 
 
-def test_all_tables_of_a_prediction() -> None:
+def test_full_output_has_every_time_of_a_prediction() -> None:
     lines = [" ".join(line.split()) for line in _full(prediction(without_waiting=(3_000, 2_000)), 200).splitlines()]
     expected = ["predicted 1,500.0 +50.00%", "80% from 750.0 -25.00%", "to 1,250.0 +25.00%", "measured 1,000.0"]
     expected += ["recorded again 2,000.0 +100.00%", "predicted without waiting for other ranks 3.0 +50.00%"]
@@ -41,7 +41,7 @@ def test_operators_beyond_the_screen_are_counted() -> None:
     assert _full(prediction(9), 200).splitlines()[-1].split()[0] == "op8"
 
 
-def test_what_makes_a_prediction_doubtful() -> None:
+def test_a_doubtful_prediction_says_why_it_is_doubtful() -> None:
     text = _screen(prediction(unknown=0.125, notes=("guessed",), weakest_link="few", high_ns=1_400_000), 200)
     assert "12.5% of the work has no counterpart in the model and keeps its recorded times" in text and text.endswith(
         "guessed"
@@ -63,7 +63,7 @@ def reshaped(underived: int = 0, **more: Any) -> Reshaped:
     return Reshaped(**(plain | more))
 
 
-def test_what_is_shown_of_other_shapes() -> None:
+def test_a_prediction_for_other_shapes_tells_the_change() -> None:
     assert _shape_notes(reshaped()) == ["batch 4 to 8, seq 2 to 3: 3 of 5 operator calls have new shapes"]
     assert _shape_notes(reshaped(2))[1].startswith("4 calls, 25.0% of the time, keep their recorded shapes")
     first = _screen(prediction(shapes=(reshaped(),)), 200).splitlines()[0]

@@ -22,7 +22,7 @@ def test_trace_link_finds_the_files_beside_the_trace(tmp_path: Path) -> None:
     assert len(document["generated_kernels"]["id"]) == document["etplus"]["compiled"]["kernels"] == KERNELS
 
 
-def test_a_bad_file_is_one_line(tmp_path: Path) -> None:
+def test_a_bad_provenance_file_fails_with_one_line(tmp_path: Path) -> None:
     shutil.copy(INFORMATION, tmp_path / "in.json")
     for given, output in (("none.json", "out.json"), (KINETO, "out.json"), ("in.json", "in.json")):
         done = call("link", ET, KINETO, "--provenance", given, "-o", output, cwd=tmp_path)

@@ -140,7 +140,7 @@ def test_processes_that_start_in_the_window_leave_the_recording_alone(tmp_path: 
     assert set(trace.nodes.link[trace.nodes.link > 0].tolist()) == {int(CERTAIN)}
 
 
-def test_streams_arguments_and_status_are_the_programs(tmp_path: Path) -> None:
+def test_a_recorded_program_keeps_its_streams_arguments_and_status(tmp_path: Path) -> None:
     text = "import sys\nprint(sys.stdin.read(), sys.argv[1:])\nprint('said', file=sys.stderr)\nsys.exit(7)\n"
     file = program(tmp_path, text)
     done = recorded(tmp_path, "--", sys.executable, file, "--steps", "--", "x y", input=b"given")
@@ -149,7 +149,7 @@ def test_streams_arguments_and_status_are_the_programs(tmp_path: Path) -> None:
     assert not list((tmp_path / "traces").iterdir())
 
 
-def test_signals_are_handed_on(tmp_path: Path) -> None:
+def test_signals_are_passed_on_to_the_program(tmp_path: Path) -> None:
     text = """
 import signal, sys
 signal.signal(signal.SIGUSR1, lambda *_: sys.exit(5))
@@ -172,7 +172,7 @@ def test_a_shadowed_sitecustomize_runs(tmp_path: Path) -> None:
     assert done.returncode == 1 and b"No module named 'recorder'" in done.stderr
 
 
-def test_a_torch_that_is_too_old(tmp_path: Path) -> None:
+def test_a_torch_that_is_too_old_is_reported(tmp_path: Path) -> None:
     (tmp_path / "torch" / "optim").mkdir(parents=True)
     texts = {"__init__": "__version__ = '1.8'\nfrom . import optim, profiler\n", "profiler": ""}
     for name, text in (texts | {"optim/__init__": "from . import optimizer\n", "optim/optimizer": ""}).items():
@@ -182,7 +182,7 @@ def test_a_torch_that_is_too_old(tmp_path: Path) -> None:
     assert done.stderr == b"etplus record: PyTorch 1.8 is too old; 2.0 or later is needed\n"
 
 
-def test_a_python_that_ignores_the_hook(tmp_path: Path) -> None:
+def test_a_python_that_ignores_the_hook_is_reported(tmp_path: Path) -> None:
     done = recorded(tmp_path, "--", sys.executable, "-I", "-c", "print(1)")
     assert (done.returncode, done.stdout) == (0, b"1\n")
     assert b"no Python process started with the recorder" in done.stderr
@@ -198,13 +198,13 @@ def test_a_python_that_ignores_the_hook(tmp_path: Path) -> None:
         ("--steps 2 --seconds 1 -- true", "not allowed with argument --steps"),
     ],
 )  # fmt: skip
-def test_wrong_usage_is_one_line(tmp_path: Path, words: str, line: str) -> None:
+def test_wrong_usage_fails_with_one_line(tmp_path: Path, words: str, line: str) -> None:
     done = call("record", "-o", tmp_path / "traces", *words.split())
     assert done.returncode == 2 and line in done.stderr.decode() and done.stderr.count(b"\n") == 1
     assert not (tmp_path / "traces").exists()
 
 
-def test_windows_of_steps_and_seconds() -> None:
+def test_windows_of_steps_and_seconds_are_parsed() -> None:
     steps, seconds = RecordingWindow, partial(RecordingWindow, by_time=True)
     assert (_steps("3"), _steps("3-5"), _steps("1")) == (steps(3, 3), steps(3, 5), steps(1, 1))
     assert (_seconds("5"), _seconds("20-25"), _seconds("0.5-1.25")) == (

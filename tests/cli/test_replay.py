@@ -20,7 +20,7 @@ def plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_json_holds_the_same_numbers(plus: Path, tmp_path: Path) -> None:
+def test_json_in_a_file_equals_json_that_is_printed(plus: Path, tmp_path: Path) -> None:
     changes = ("--what-if", "kernel*0.5", "--what-if", "cpu*0")
     done = call("replay", plus, "--json", tmp_path / "out.json", *changes)
     told = read_json(tmp_path / "out.json")
@@ -66,7 +66,7 @@ def test_what_cannot_be_replayed_ends_in_one_line(tmp_path: Path) -> None:
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
 
 
-def test_ranks_on_another_network(tmp_path: Path) -> None:
+def test_ranks_on_another_network_take_the_true_time(tmp_path: Path) -> None:
     paths = JOBS["ddp"].write(tmp_path / "job", waits=True)
     spec = ("--network", "bandwidth=2.5,latency=5us")
     done = call("replay", tmp_path / "job", *spec, "--json", "-")
@@ -88,7 +88,7 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
     assert " -> " in lines[0]
 
 
-def test_networks_that_say_nothing(tmp_path: Path) -> None:
+def test_networks_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     _, kineto = fixture_pair("demo/train_cpu")
     for network, says in (
         ("bandwidth=fast", b"network 'bandwidth=fast': the bandwidth must be positive; for example"),

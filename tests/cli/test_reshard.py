@@ -12,7 +12,7 @@ from support import call, linked
 @pytest.mark.parametrize(
     ("ranks", "message"), [("a", "must be a list of ranks"), ("8", "the layout has ranks 0 to 7"), ("0-8", "0 to 7")]
 )
-def test_ranks_that_the_layout_lacks(ranks: str, message: str) -> None:
+def test_ranks_that_the_layout_lacks_are_refused(ranks: str, message: str) -> None:
     done = call("reshard", "none.json", "--tp", "2", "--dp", "4", "--ranks", ranks)
     assert done.returncode == 2 and message in done.stderr.decode()
 
@@ -49,7 +49,7 @@ def test_all_ranks_are_written_up_to_64(
         ("astra-sim", [0], "n", {"network": "n"}), ("chakra", [0, 2], "n", {}),
     ],
 )  # fmt: skip
-def test_options_of_the_conversion(
+def test_options_of_the_conversion_are_passed_on(
     to: str, ranks: list[int], network: str | None, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def convert(traces: list[str], output: str, **options: Any) -> Any:
@@ -62,7 +62,7 @@ def test_options_of_the_conversion(
     assert module._write(job, ranks, "out", to, {}, network) == ["a", "b"]
 
 
-def test_evidence_of_ranks_experts_and_gradients() -> None:
+def test_evidence_tells_the_proof_experts_and_gradients() -> None:
     experts = {"count": 64, "layers": 2, "top": 8, "on_a_rank": 16, "tokens": "uniform", "assumed": True}
     gradients = [{"stage": at, "communicated": 2000 + at, "parameters": 1000, "padding": 24 * at} for at in range(2)]
     apart = [{"rank": at, "operators": 3, "communications": at} for at in range(5)]

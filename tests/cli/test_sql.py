@@ -19,7 +19,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_every_form_has_the_same_rows(trace: Path, tmp_path: Path) -> None:
+def test_every_form_of_output_has_the_same_rows(trace: Path, tmp_path: Path) -> None:
     rows = linked("pairs/gpu_shaped_from_cpu").sql(QUERY).rows
     printed = call("sql", trace, QUERY, "--json").stdout
     assert [tuple(row.values()) for row in orjson.loads(printed)] == rows
@@ -36,7 +36,7 @@ def test_every_form_has_the_same_rows(trace: Path, tmp_path: Path) -> None:
         ([QUERY, "-o", "x.yaml"], "unknown extension"), (["-o", "x.csv"], "no query given"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line(arguments: list[str], problem: str, trace: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_fail_with_one_line(arguments: list[str], problem: str, trace: Path, tmp_path: Path) -> None:
     done = call("sql", trace, *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert problem in done.stderr.decode()
@@ -70,12 +70,12 @@ def test_values_that_python_or_parquet_cannot_hold_are_text(trace: Path, tmp_pat
         assert [str(value) for value in rows[0].values()] == texts
 
 
-def test_csv_has_no_formulas(trace: Path) -> None:
+def test_csv_escapes_cells_that_look_like_formulas(trace: Path) -> None:
     printed = call("sql", trace, "select '=1+1' as x, 'a;@b' as \"=y\", -1 as z", "--csv").stdout.decode()
     assert list(csv.reader(io.StringIO(printed))) == [["x", "'=y", "z"], ["'=1+1", "a;'@b", "-1"]]
 
 
-def test_rows_in_parts_are_one_document(trace: Path) -> None:
+def test_rows_printed_in_parts_form_one_document(trace: Path) -> None:
     count = 25_000
     query = f"select range as a from range({count})"
     printed = [call("sql", trace, *words).stdout for words in ((query, "--json"), ("--csv", query))]

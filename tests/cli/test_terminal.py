@@ -12,7 +12,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_colors_are_for_terminals_that_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colors_are_printed_only_on_terminals_that_allow_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert red("a", Terminal()) == "\x1b[1;31ma\x1b[0m" and bold("a", Terminal()) == "\x1b[1ma\x1b[0m"

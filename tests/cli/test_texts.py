@@ -76,7 +76,7 @@ MASKED = ("predict-evaluate", "predict-fit", "predict-run", "reshard")
         "predict-fit", "predict-run", "replay", "report", "reshard", "demo", "measure", "usage", "top", "why",
     ],
 )  # fmt: skip
-def test_a_command_prints_these_texts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_prints_its_stored_texts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     if name == "reshard":
         (tmp_path / "bad.json").write_text("{")

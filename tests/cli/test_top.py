@@ -11,7 +11,7 @@ from support import FIXTURES, call, fixture_pair, read_json, run
 KINETO = FIXTURES / "gpu" / "tf32.kineto.json.gz"
 
 
-def test_kernels_as_a_process() -> None:
+def test_top_lists_kernels_by_their_device_time() -> None:
     done = run("etplus", "top", KINETO)
     first, heads, *rows = done.stdout.decode().splitlines()
     assert (done.returncode, done.stderr) == (0, b"")

@@ -63,7 +63,7 @@ def test_the_default_output_of_et_file_is_next_to_the_et(tmp_path: Path) -> None
     assert times and all(type(us) is int for us in times)
 
 
-def test_standard_input_and_output(tmp_path: Path) -> None:
+def test_traces_are_linked_from_standard_input_to_standard_output(tmp_path: Path) -> None:
     for et, kineto, data in (("-", KINETO, ET.read_bytes()), (ET, "-", plain(KINETO))):
         done = trace_link(et, kineto, "--output", "-", input=data)
         assert done.returncode == 0 and b"linked" in done.stderr
@@ -87,7 +87,7 @@ def test_quiet_prints_errors_only_and_the_report_has_the_caveats(tmp_path: Path)
     assert done.returncode == 2 and done.stderr.endswith(b"none.json: no such file; check the path\n")
 
 
-def test_options_that_change_nothing_here(tmp_path: Path) -> None:
+def test_options_without_effect_on_a_pair_keep_its_links(tmp_path: Path) -> None:
     words = "--exact-match --strict --no-progress --iteration 2 --annotation ProfilerStep --min-match 1 --match ids"
     names = ["--chakra-host-trace", ET, "--chakra-device-trace", KINETO, "--output-file", tmp_path / "plus.json.gz"]
     assert call("link", *names, *words.split()).returncode == 0
@@ -181,21 +181,21 @@ def test_missing_options_and_impossible_outputs_are_refused_in_one_line(tmp_path
         refused(call("link", *words, cwd=tmp_path), tmp_path, [])
 
 
-def test_wrong_options_get_the_usage(tmp_path: Path) -> None:
+def test_wrong_options_fail_with_an_error_and_no_output(tmp_path: Path) -> None:
     for words in ("--match magic", "--min-match 2", "--min-match x", "--nonesuch", "--log-level LOUD", "--rank ../3"):
         done = trace_link(ET, KINETO, "--output", tmp_path / "o", *words.split())
         assert done.returncode == 2 and list(tmp_path.iterdir()) == []
         assert done.stderr.decode().splitlines()[-1].startswith("etplus link: error: ")
 
 
-def test_other_formats_of_the_output(tmp_path: Path) -> None:
+def test_the_suffix_of_the_output_chooses_its_format(tmp_path: Path) -> None:
     for name in ("p.parquet", "p.et", "p.et.gz", "p.json"):
         assert trace_link(GPU_ET, GPU_KINETO, "--output", tmp_path / name).returncode == 0
         assert len(load(tmp_path / name).gpu) == 102
     assert (tmp_path / "p.parquet" / "calls.parquet").exists()
 
 
-def test_facts_of_a_run_of_several_ranks() -> None:
+def test_facts_of_a_run_add_up_ranks_and_apply_limits() -> None:
     ops = [{"total": 10, "linked": 9, "certain": 3}, {"total": 30, "linked": 30, "certain": 30}]
     limits = argparse.Namespace(min_match=0.9, min_certain=0.5)
     facts = facts_of_run(limits, 3, iter(ops), outputs=["o"], warnings=["w"], started=perf_counter() - 5)

@@ -48,14 +48,14 @@ BROKEN = [*((spoil, GROUPS) for spoil, *_ in (*broken.HARD, *broken.OTHER_READER
 BROKEN += [(broken.first_of_all, GROUPS), (broken.out_of_turn, GROUPS)]
 
 
-def test_a_clean_set_runs(tmp_path: Path) -> None:
+def test_a_clean_set_passes_check_and_runs(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     assert check(prefix, profile="astra-sim").ok
     assert run_astra(prefix, 2).complete
 
 
 @pytest.mark.parametrize("at", range(len(BROKEN)))
-def test_a_broken_set_does_what_check_says(at: int, tmp_path: Path) -> None:
+def test_check_passes_a_broken_set_exactly_if_it_runs(at: int, tmp_path: Path) -> None:
     spoil, groups = BROKEN[at]
     ranks = clean()
     spoil(ranks)
@@ -69,7 +69,7 @@ def test_a_broken_set_does_what_check_says(at: int, tmp_path: Path) -> None:
     pytest.param(lambda prefix: Path(f"{prefix}.comm_groups.json").unlink(), id="no groups"),
     pytest.param(lambda prefix: Path(f"{prefix}.1.et").rename(f"{prefix}.2.et"), id="a rank is missing"),
 ])  # fmt: skip
-def test_broken_files_do_what_check_says(spoil: Callable[[Path], object], tmp_path: Path) -> None:
+def test_broken_files_fail_in_check_and_do_not_run(spoil: Callable[[Path], object], tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     spoil(prefix)
     assert not check(prefix, profile="astra-sim").ok
@@ -77,7 +77,7 @@ def test_broken_files_do_what_check_says(spoil: Callable[[Path], object], tmp_pa
 
 
 @pytest.mark.parametrize(("suffix", "old", "new", "words"), broken.NETWORK_FLAWS)
-def test_broken_network_files_do_what_check_says(suffix: str, old: str, new: str, words: str, tmp_path: Path) -> None:
+def test_broken_network_files_fail_in_astra_sim(suffix: str, old: str, new: str, words: str, tmp_path: Path) -> None:
     prefix = write_with_network(tmp_path)
     assert config_runs(prefix, 2)
     spoil_network(prefix, suffix, old, new)

@@ -34,7 +34,7 @@ def runs(prefix: Path) -> bool:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_another_layout_of_a_recorded_job(layout: str, tmp_path: Path) -> None:
+def test_another_layout_of_a_recorded_job_runs(layout: str, tmp_path: Path) -> None:
     [(et, kineto)] = shared_job("parallel/block.single1")
     words = ["--et-file", et, "--kineto-file", kineto, *layout.split(), "--to", "astra-sim", "-o", tmp_path / "job"]
     done = call("reshard", *words)
@@ -101,11 +101,11 @@ def test_a_set_of_16_ranks_on_a_ring(tmp_path: Path) -> None:
     assert simulated == pytest.approx(priced.makespan_ns, rel=0.03)
 
 
-def test_one_trace_on_several_ranks(tmp_path: Path) -> None:
+def test_one_trace_on_several_ranks_runs(tmp_path: Path) -> None:
     convert(document_of(DLRM[0]), tmp_path / "job", to="astra-sim", replicate=8)
     assert runs(tmp_path / "job")
 
 
-def test_some_of_the_ranks_of_a_job(tmp_path: Path) -> None:
+def test_some_of_the_ranks_of_a_job_run(tmp_path: Path) -> None:
     convert([document_of(name) for name in DLRM[1:]], tmp_path / "job", to="astra-sim", renumber_ranks=True, skew=False)
     assert runs(tmp_path / "job")

@@ -150,7 +150,7 @@ CASES = list(cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_check_passes_runs(case: Case, tmp_path: Path) -> None:
+def test_sets_that_check_passes_run_to_the_end(case: Case, tmp_path: Path) -> None:
     if case.network:
         write_with_network(tmp_path)
     prefix = write(tmp_path, case.ranks, case.groups)

@@ -44,7 +44,7 @@ def simulated_ns(
 
 @pytest.mark.parametrize("kind", [Type.ALL_REDUCE, Type.ALL_GATHER, Type.REDUCE_SCATTER, Type.ALL_TO_ALL])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
+def test_collectives_of_all_ranks_take_the_computed_time(name: str, kind: int, tmp_path: Path) -> None:
     network = NETWORKS[name]
     found, of_group = (
         simulated_ns(tmp_path, network, 8, kind, SIZE, tuple(range(8)), group=group) for group in (False, True)
@@ -57,7 +57,7 @@ def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("members", GROUPS)
 @pytest.mark.parametrize("name", ["nodes", "three levels", "rings of rings"])
-def test_collectives_of_process_groups(name: str, members: tuple[int, ...], tmp_path: Path) -> None:
+def test_collectives_of_groups_take_the_computed_time(name: str, members: tuple[int, ...], tmp_path: Path) -> None:
     network = NETWORKS[name]
     links = astra_links(network, 8)
     for kind in (Type.ALL_REDUCE, Type.ALL_GATHER, Type.REDUCE_SCATTER, Type.ALL_TO_ALL):

@@ -151,7 +151,7 @@ MUTATIONS: list[Callable[[_Chance], None]] = [
 
 @pytest.mark.parametrize("name", JOBS_OF)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__.strip("_"))
-def test_what_check_passes_runs(
+def test_mutated_sets_that_check_passes_run_to_the_end(
     mutation: Callable[[_Chance], None], name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     count = JOBS_OF[name]

@@ -74,7 +74,7 @@ def us(ns: int) -> float:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_causes_of_idle_time(name: str, trace: Trace) -> None:
+def test_causes_of_idle_time_equal_those_of_hta(name: str, trace: Trace) -> None:
     streams = GOLDEN[name]["idle"]
     rows, unlaunched = {str(row.stream): row for row in idle_causes(trace)}, before_unlaunched(trace)
     assert rows.keys() == streams.keys()
@@ -103,7 +103,7 @@ def test_busy_and_idle_times_equal_hta_but_for_sync_records(name: str, trace: Tr
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_queues_copies_and_launches(name: str, trace: Trace) -> None:
+def test_queues_copies_and_launches_equal_those_of_hta(name: str, trace: Trace) -> None:
     golden = GOLDEN[name]
     assert {str(row.stream): row.longest for row in queue_use(trace)} == golden["queues"]
     rows = [row for row in copy_bandwidth(trace) if row.count]
@@ -124,7 +124,7 @@ CRITICAL = {0: (78_776, 3_712), 1: (35_834, 3_712)}
 
 
 @pytest.mark.parametrize("number", CRITICAL)
-def test_critical_path_of_an_annotated_range(number: int) -> None:
+def test_critical_path_of_an_annotated_range_agrees_with_hta(number: int) -> None:
     trace = link(None, shared_trace("gpu-kineto/alexnet.json.gz"))
     path = trace.critical_path(between="[param|pytorch.model.alex_net|0|0|0|measure|forward]", number=number)
     length, computing = CRITICAL[number]

@@ -26,7 +26,7 @@ from etplus.timeline.network_description import NetworkLevel
         (Network(2.0, 500.0, library="gloo"), "FullyConnected", 2.0, 500, "ring"),
     ],
 )
-def test_what_the_files_say(
+def test_config_files_describe_the_network(
     network: Network, topology: str, bandwidth: float, latency: int, exchange: str, tmp_path: Path
 ) -> None:
     files, notes = write_astra_config(str(tmp_path / "job"), network, astra_links(network, 4), groups=False)
@@ -52,7 +52,7 @@ def test_two_levels_are_two_dimensions_and_the_network_is_described(tmp_path: Pa
     assert described_network(str(tmp_path / "job")) == described_network(str(tmp_path / "none")) == str(DEFAULT)
 
 
-def test_the_run_line_runs_the_simulator(tmp_path: Path) -> None:
+def test_the_run_script_runs_the_simulator(tmp_path: Path) -> None:
     if not os.access(RUNNER, os.X_OK):
         pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
     prefix = write_set(tmp_path, data_parallel(4))
@@ -76,7 +76,7 @@ def test_the_run_line_without_the_simulator_says_what_to_set(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("suffix", "old", "new", "words"), NETWORK_FLAWS)
-def test_flaws_of_the_files_are_errors(suffix: str, old: str, new: str, words: str, tmp_path: Path) -> None:
+def test_broken_network_files_are_errors_of_check(suffix: str, old: str, new: str, words: str, tmp_path: Path) -> None:
     prefix = write_with_network(tmp_path)
     assert check(prefix, profile="astra-sim").ok
     spoil_network(prefix, suffix, old, new)
@@ -110,7 +110,7 @@ def test_a_set_against_the_network_that_it_is_for(tmp_path: Path) -> None:
         assert skipped == "network files were not checked, because there are none next to the set"
 
 
-def test_parts_of_whole_bytes(tmp_path: Path) -> None:
+def test_a_collective_that_splits_into_uneven_bytes_is_reported(tmp_path: Path) -> None:
     ranks = [[comp(1), *(coll(at, at - 1, size=size) for at, size in ((2, 3), (3, 201), (4, 64)))] for _ in range(2)]
     report = check(write(tmp_path, ranks, GROUPS), profile="astra-sim", network=Network(1.0))
     found = [(problem.kind, problem.text) for problem in report.problems]

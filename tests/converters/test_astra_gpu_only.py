@@ -34,7 +34,7 @@ def nodes_of(trace: Trace, transferred: dict[int, int] | None = None) -> list[tu
     ]  # fmt: skip
 
 
-def test_a_step_by_hand() -> None:
+def test_a_step_is_folded_into_delays_and_device_work() -> None:
     assert nodes_of(step_by_hand()) == [
         (1, DELAY, 40, [], -1, None), (2, 7, 50, [1], -1, None), (3, 8, 30, [1, 2], -1, 0),
         (4, DELAY, 5, [2], 7, None), (5, 13, 10, [4, 1, 2], -1, None), (6, DELAY, 25, [1], 7, None),
@@ -66,7 +66,7 @@ def test_the_host_has_submitted_what_waits_for_other_work_when_its_launch_and_th
 
 
 @pytest.mark.parametrize("seed", range(len(FOLDED)))
-def test_made_steps_are_folded_as_ever(seed: int) -> None:
+def test_random_steps_are_folded_to_their_stored_digests(seed: int) -> None:
     trace = random_step(seed)
     late = {int(number): int(end) - 250 for number, end in zip(trace.nodes.id, trace.nodes.end, strict=True)}
     assert digest([*nodes_of(trace), *nodes_of(trace, late)]) == FOLDED[seed]

@@ -74,7 +74,7 @@ def test_the_size_of_a_duration_is_its_inverse_and_never_too_small_to_run() -> N
     assert links.size_of(SEND, (0, 1), 1e30) == 2**53
 
 
-def test_what_cannot_be_expressed_is_said() -> None:
+def test_features_of_a_network_that_astra_lacks_are_listed() -> None:
     network = Network(1.0, algorithm="tree", library="nccl", levels=(NetworkLevel(4, 10.0),))
     assert [text.partition(" (")[0] for text in astra_links(network, 6).unsaid] == [
         "levels that 6 ranks do not fill evenly", "the algorithms of nccl", "trees"

@@ -35,7 +35,7 @@ def test_made_steps_become_the_same_bytes_as_ever(seed: int, tmp_path: Path) -> 
     assert written(seed, tmp_path, roofline=250.0) == ROOFLINE[seed]
 
 
-def test_a_start_is_before_all_nodes() -> None:
+def test_a_start_delay_is_put_before_all_nodes() -> None:
     nodes = [SimNode(1, 5, 10, []), SimNode(2, 6, 20, [1], stream=7)]
     assert list(after_start(nodes, 3)) == [
         SimNode(1, START, 3, []), SimNode(2, 5, 10, [1]), SimNode(3, 6, 20, [2], stream=7),
@@ -87,7 +87,7 @@ def test_a_roofline_simulation_gets_work_for_all_but_communications(tmp_path: Pa
     assert work == [(1, 500_000), (1, 2_500_000), (None, None)]
 
 
-def test_stream_0_and_row_0(tmp_path: Path) -> None:
+def test_stream_0_and_row_0_are_written(tmp_path: Path) -> None:
     trace = step_by_hand()
     assert row_of(1) == 0 and trace.nodes.stream[row_of(13)] == 7
     comm = Communication(row_of(8), 0, 0)

@@ -82,7 +82,7 @@ def test_only_what_waits_for_a_collective_follows_it(edge: list[Any], shift: int
     assert start_times(document, tmp_path, 2) == {**usual, "after": 370 + shift}
 
 
-def test_waiting_through_the_host_is_waiting(tmp_path: Path) -> None:
+def test_a_kernel_launched_after_a_host_wait_starts_after_it(tmp_path: Path) -> None:
     calls = [runtime(20, "cudaStreamSynchronize", 150, 215), runtime(21, "cudaLaunchKernel", 380, 4)]
     document = timeline(gpu(13, "after", 400, 30), calls=calls, edges=[[11, 20, "sync"], [21, 13, "launch"]])
     assert start_times(document, tmp_path)["after"] == 400
@@ -234,7 +234,7 @@ def test_a_root_that_has_the_tensors_of_all_ranks_is_run_like_the_others(kind: s
     assert {node.value("comm_size") for node in read_plain(tmp_path / "t.1.et")[1] if node.type == COLL} == {size}
 
 
-def test_one_rank_stands_for_its_job() -> None:
+def test_one_rank_alone_keeps_its_groups_and_peers() -> None:
     pair = {"collective": "all_reduce", "pg_name": "5", "pg_ranks": [1, 3]}
     alone = agreed(comm_rank(1, pair, {"collective": "send", "dst_rank": 3}))
     assert alone.groups == {5: [1, 3]}

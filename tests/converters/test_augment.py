@@ -64,7 +64,7 @@ def test_augmenting_etplus_adds_work_to_nodes_once_and_nothing_else(tmp_path: Pa
     assert done.events == sum("cat" in node for node in after["nodes"])
 
 
-def test_values_and_what_is_stale(tmp_path: Path) -> None:
+def test_augment_writes_new_values_and_removes_stale_ones(tmp_path: Path) -> None:
     big = [([4096, 4096], "c10::BFloat16")] * 2
     old = {"kernel_flop": 5, "achieved_flops_percent": 1.0, "stream": 7, "device": 0, "correlation": 1}
     events = [

@@ -33,7 +33,7 @@ def names(done: Conversion, folder: Path) -> list[str]:
     return [Path(file).name for file in done.files]
 
 
-def test_chakra_has_a_file_a_rank(tmp_path: Path) -> None:
+def test_a_chakra_file_keeps_its_name_and_a_prefix_gets_the_rank(tmp_path: Path) -> None:
     one = convert(step_by_hand(), tmp_path / "job.3.et")
     assert names(one, tmp_path) == ["job.3.et"] and one.nodes == ROWS
     coupled = "computation waits for 1 of 1 collectives; nothing waits for 0"
@@ -41,7 +41,7 @@ def test_chakra_has_a_file_a_rank(tmp_path: Path) -> None:
     assert convert(step_by_hand(), tmp_path / "job", to="chakra", as_prefix=True).files[0].endswith("/job.0.et")
 
 
-def test_ranks_that_do_not_communicate(tmp_path: Path) -> None:
+def test_ranks_that_do_not_communicate_get_a_note(tmp_path: Path) -> None:
     both = [of_rank(1), of_rank(0)]
     done = convert(both, tmp_path / "job", to="chakra")
     assert names(done, tmp_path) == ["job.0.et", "job.1.et"] and done.nodes == 8
@@ -64,14 +64,14 @@ def test_a_rank_that_waits_for_one_that_is_not_there(tmp_path: Path) -> None:
         assert SILENT not in done.notes
 
 
-def test_options_of_astra_sim(tmp_path: Path) -> None:
+def test_astra_sim_writes_a_file_for_each_replica(tmp_path: Path) -> None:
     done = convert(step_by_hand(), tmp_path / "job", to="astra-sim", replicate=3, as_prefix=True)
     assert [Path(file).name for file in done.files] == [
         "job.0.et", "job.1.et", "job.2.et", "job.comm_groups.json", *_config("job")
     ]  # fmt: skip
 
 
-def test_one_rank_as_json_or_as_etplus(tmp_path: Path) -> None:
+def test_one_rank_converts_to_json_lines_json_or_etplus(tmp_path: Path) -> None:
     trace = step_by_hand()
     trace.save(tmp_path / "t.0.et")
     for name, to in (("a.jsonl", None), ("a.json", "json"), ("a.etplus.json", None)):
@@ -85,7 +85,7 @@ def test_one_rank_as_json_or_as_etplus(tmp_path: Path) -> None:
     assert lifted.nodes == ROWS and read_json(tmp_path / "b.etplus.json")["schema"].startswith("1.1.1")
 
 
-def test_timelines_and_graphs_of_all_ranks(tmp_path: Path) -> None:
+def test_timelines_and_graphs_hold_all_ranks(tmp_path: Path) -> None:
     both = [step_by_hand(), of_rank(1)]
     chrome = convert(both, tmp_path / "t.perfetto.json")
     assert (chrome.nodes, chrome.counts) == (15 + 2, {}) == (convert(both, tmp_path / "t.pftrace").nodes, {})
@@ -111,7 +111,7 @@ def test_arrays_of_one_trace_or_a_dataset_of_several(tmp_path: Path) -> None:
         convert(files, tmp_path / "x.npz", as_prefix=False)
 
 
-def test_what_makes_no_sense(tmp_path: Path) -> None:
+def test_conversions_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     trace = step_by_hand()
     for given, options, message in (
         ([], {"to": "dot"}, "nothing to convert; give an ET+ or .et file"),

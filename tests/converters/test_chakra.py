@@ -106,7 +106,7 @@ def test_an_independent_reader_finds_it_sound_and_whole(name: str, tmp_path: Pat
 
 
 @given(arrays.arrays(np.int64, st.integers(0, 60), elements=st.integers(0, 5000)), st.randoms(use_true_random=False))
-def test_rounding_carries_what_it_takes(durations: Any, random: Any) -> None:
+def test_rounding_to_microseconds_carries_its_error_along_a_lane(durations: Any, random: Any) -> None:
     lane = np.array([random.randrange(3) for _ in durations], np.int64)
     ts = np.array([random.randrange(100) for _ in durations], np.int64)
     micros = rounded(durations, lane, ts)
@@ -161,7 +161,7 @@ def test_successive_collectives_of_a_group_are_connected() -> None:
         ({"collective": "send"}, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"),
     ],
 )
-def test_what_cannot_be_understood_is_a_computation(comm: Document, kernel: str, tmp_path: Path) -> None:
+def test_communication_that_is_not_understood_becomes_computation(comm: Document, kernel: str, tmp_path: Path) -> None:
     document = etplus([cpu(3, "op", 0, 20), gpu(4, kernel, 5, 7, comm=comm, pg_name=None), gpu(5, "next", 20, 1)])
     done = write_et(document, tmp_path / "t.0.et")
     nodes = {node.id: node for node in read_plain(tmp_path / "t.0.et")[1]}
@@ -211,7 +211,7 @@ def test_waits_for_other_threads_are_kept_also_for_node_0(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "cpu-pairs/weird_names"])
-def test_the_bytes_are_those_that_protobuf_writes(name: str, tmp_path: Path) -> None:
+def test_chakra_files_equal_those_that_protobuf_writes(name: str, tmp_path: Path) -> None:
     write_et(document_of(name), tmp_path / "ours.et")
     metadata, nodes = read_chakra(tmp_path / "ours.et")
     write_chakra(tmp_path / "protobuf.et", metadata, nodes)

@@ -76,7 +76,7 @@ def test_what_astra_sim_cannot_run_is_changed_and_counted(tmp_path: Path) -> Non
     assert run_astra(tmp_path / "out", 2).complete
 
 
-def test_ranks_are_renumbered_with_their_messages(tmp_path: Path) -> None:
+def test_a_set_without_rank_0_is_refused(tmp_path: Path) -> None:
     prefix = write_set(tmp_path, pipeline(4))
     moved = [path.replace(".0.et", ".6.et") for path in files(prefix)]
     Path(files(prefix)[0]).rename(moved[0])

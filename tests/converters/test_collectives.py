@@ -24,7 +24,7 @@ from random_step import digest, random_step
 KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def test_groups_by_name_ranks_and_size() -> None:
+def test_groups_are_numbered_by_name_ranks_and_size() -> None:
     groups: list[dict[str, Any]] = [
         {"pg_name": "0"}, {"pg_name": None}, {"pg_name": "x", "pg_ranks": [0, 1, 2, 3]},
         {"pg_name": "y", "group_size": 4}, {"pg_name": "dp"}, {"pg_name": "tp", "pg_ranks": [2, 0]},
@@ -74,7 +74,7 @@ def made(seed: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(len(MADE)))
-def test_made_ranks_agree_as_ever(seed: int) -> None:
+def test_random_ranks_agree_on_their_stored_digests(seed: int) -> None:
     assert made(seed) == MADE[seed]
 
 

@@ -30,7 +30,7 @@ def content(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("to", exporters())
-def test_every_format_from_both_kinds_of_files(pair: tuple[Path, Path], to: str, tmp_path: Path) -> None:
+def test_every_format_has_equal_nodes_from_both_kinds_of_file(pair: tuple[Path, Path], to: str, tmp_path: Path) -> None:
     results = []
     for source in pair:
         out = tmp_path / f"{source.name}.out"

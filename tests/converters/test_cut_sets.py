@@ -65,7 +65,7 @@ def test_a_set_that_cannot_be_whole_is_refused_in_one_line(tmp_path: Path) -> No
     assert not list(tmp_path.glob("set*"))
 
 
-def test_the_verdict_is_that_of_check(tmp_path: Path) -> None:
+def test_convert_ends_with_the_verdict_of_check(tmp_path: Path) -> None:
     for rank in (2, 3):
         etplus([cpu(3, "a", 0, 9)], rank=rank, world_size=4).write(tmp_path / f"rank{rank}.json")
     done = call("convert", "rank2.json", "rank3.json", "--to", "chakra", "-o", "set", "--json", "x.json", cwd=tmp_path)

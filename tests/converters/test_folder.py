@@ -73,13 +73,13 @@ def test_stored_ranks_that_were_not_linked_are_left_out(tmp_path: Path) -> None:
     assert notes == [f"{tmp_path}: rank 0 (no ET) was not linked and is left out"]
 
 
-def test_nothing_that_is_a_trace(tmp_path: Path) -> None:
+def test_a_folder_without_a_trace_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no trace")
     with pytest.raises(UsageError, match="no ET\\+, Kineto or Chakra trace among 1 files; pass a trace"):
         traces_in(str(tmp_path))
 
 
-def test_patterns_are_no_names_of_files(tmp_path: Path) -> None:
+def test_names_of_existing_files_are_no_patterns(tmp_path: Path) -> None:
     for name in ("b.json", "a.json", "c[1].json"):
         (tmp_path / name).write_text("")
     assert named_by(str(tmp_path / "?.json")) == [str(tmp_path / "a.json"), str(tmp_path / "b.json")]

@@ -64,7 +64,7 @@ def test_a_made_job_answers_the_network_as_the_replay_does(name: str, tmp_path: 
         assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
 
 
-def test_bytes_of_a_ring(tmp_path: Path) -> None:
+def test_ranks_send_the_bytes_of_a_ring(tmp_path: Path) -> None:
     traces = [link(*pair) for pair in JOBS["ddp"].write(tmp_path)]
     ranks = schedule(traces)
     sent = [sum(what.amount for what in rank.operations.values() if what.kind == "send") for rank in ranks]

@@ -14,5 +14,5 @@ from goldens import cases, differences
 
 
 @pytest.mark.parametrize(("folder", "name"), cases("converting", "checking"))
-def test_a_conversion_writes_what_it_wrote(folder: str, name: str) -> None:
+def test_conversions_equal_their_golden_files(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

@@ -134,11 +134,11 @@ def made(seed: int, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("seed", range(len(MADE)))
-def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
+def test_random_steps_are_written_to_their_stored_digests(seed: int, tmp_path: Path) -> None:
     assert made(seed, tmp_path) == MADE[seed]
 
 
-def test_rows_of_a_picture(tmp_path: Path) -> None:
+def test_a_subtree_and_a_limit_choose_the_rows(tmp_path: Path) -> None:
     trace = step_by_hand()
 
     def ids(**choice: Any) -> set[int]:
@@ -155,7 +155,7 @@ def test_rows_of_a_picture(tmp_path: Path) -> None:
     assert list(written(tmp_path, {0: twice}, subtree="a")) == [4]
 
 
-def test_a_dot_file_by_hand(tmp_path: Path) -> None:
+def test_a_dot_file_cuts_and_escapes_names(tmp_path: Path) -> None:
     nodes = [cpu(3, "n" * 60, 0, 10), cpu(4, "n" * 61, 1, 2.5, parent=3), cpu(5, 'a"\\b', parent=3)]
     assert write_graph({0: etplus(nodes, [], [[3, 4, "data"]])}, tmp_path / "g.dot", "dot", subtree="3")[0] == 3
     assert (tmp_path / "g.dot").read_text().splitlines() == [
@@ -167,7 +167,7 @@ def test_a_dot_file_by_hand(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_texts_are_joined_to_a_megabyte() -> None:
+def test_texts_are_joined_into_blocks_of_a_megabyte() -> None:
     texts = [b"a" * ((1 << 20) - 1), b"b", b"c", b"d" * (1 << 20), b"e"]
     assert list(map(len, _blocks(iter(texts)))) == [1 << 20, (1 << 20) + 1, 1]
     assert b"".join(_blocks(iter(texts))) == b"".join(texts) and list(_blocks(iter([]))) == [b""]

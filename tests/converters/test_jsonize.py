@@ -27,7 +27,7 @@ def test_an_array_and_lines_say_what_the_file_says(tmp_path: Path) -> None:
         assert attributes == node.attributes
 
 
-def test_every_kind_of_value(tmp_path: Path) -> None:
+def test_every_kind_of_value_is_written_as_json(tmp_path: Path) -> None:
     attributes = [
         pb.AttributeProto(name="big", uint64_val=2**64 - 1),
         pb.AttributeProto(name="small", sint64_val=-(2**63)),

@@ -85,7 +85,7 @@ def test_made_steps_have_the_same_work_as_ever(seed: int) -> None:
     assert made(seed) == MADE[seed]
 
 
-def test_work_for_a_roofline() -> None:
+def test_roofline_work_replaces_what_is_unknown_or_zero() -> None:
     columns = np.array([[64, -1, -1, 0, 5], [24, 8, -1, 0, -1], [3, 3, 3, 0, 0]])
     flops, size = roofline_work(*columns, 2.0)
     assert (flops.tolist(), size.tolist()) == ([64, 1, 1, 1, 1], [24, 8, 6000, 2, 2])

@@ -41,7 +41,7 @@ def test_arrays_have_tpugraphs_types_and_shapes_and_the_same_bytes_twice(file: P
     assert (tmp_path / "b.npz").read_bytes() == out.read_bytes()
 
 
-def test_what_the_arrays_say(file: Path) -> None:
+def test_arrays_hold_the_times_and_features_of_a_trace(file: Path) -> None:
     document = read_etplus(file)
     graph = graph_arrays(document)
     begin, end = document.span
@@ -91,7 +91,7 @@ def test_made_steps_become_the_same_arrays_as_ever(seed: int) -> None:
     assert made(seed) == MADE[seed]
 
 
-def test_features_of_each_node_by_hand() -> None:
+def test_node_features_cap_the_depth_and_count_calls() -> None:
     nodes = [cpu(3 + k, "a", k, 1000 - 2 * k, parent=2 + k if k else 2) for k in range(34)]
     nodes += [cpu(100 + k, "b", 100 + k, 1, parent=36) for k in range(66)]
     graph = graph_arrays(etplus(nodes), "made")

@@ -76,7 +76,7 @@ def flat(trace: Trace) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_reading_it_gives_the_trace_back(trace: Trace, tmp_path: Path) -> None:
+def test_a_written_pftrace_is_read_back_unchanged(trace: Trace, tmp_path: Path) -> None:
     write_pftrace({0: trace}, tmp_path / "x.pftrace.gz")
     back = link(None, tmp_path / "x.pftrace.gz")
     one, other = flat(trace), flat(back)

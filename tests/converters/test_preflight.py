@@ -70,7 +70,7 @@ def test_a_first_collective_is_an_error_only_if_the_system_file_has_no_endpoint_
     assert check(prefix, profile="astra-sim").counts["first-collective"] == 1
 
 
-def test_a_folder_is_a_set(tmp_path: Path) -> None:
+def test_a_folder_with_one_set_is_checked_as_that_set(tmp_path: Path) -> None:
     write(tmp_path, clean(), GROUPS)
     assert check(tmp_path).files == check(tmp_path / "t").files
     (tmp_path / "other.0.et").write_bytes((tmp_path / "t.0.et").read_bytes())
@@ -89,7 +89,7 @@ def test_the_group_file_next_to_a_set_is_found(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize(
     "spoil", [spoil for spoil, kind, *_ in (*broken.HARD, *broken.SIMULATOR_ONLY) if kind[:9] != "attribute"][::2]
 )
-def test_the_check_after_writing_finds_the_same(tmp_path: Path, spoil: Callable[[Ranks], None]) -> None:
+def test_the_check_after_writing_counts_the_same_problems(tmp_path: Path, spoil: Callable[[Ranks], None]) -> None:
     prefix = spoiled(tmp_path, spoil)
     files = list(map(str, tmp_path.iterdir()))
     for profile in ("chakra", "astra-sim"):
@@ -98,7 +98,7 @@ def test_the_check_after_writing_finds_the_same(tmp_path: Path, spoil: Callable[
         assert found.counts == check(prefix, profile=profile).counts  # type: ignore[arg-type]
 
 
-def test_a_cycle_is_given_whole(tmp_path: Path) -> None:
+def test_a_cycle_is_reported_with_all_its_nodes(tmp_path: Path) -> None:
     ranks = clean()
     broken.cycle(ranks)
     (problem,) = check(write(tmp_path, ranks, GROUPS)).problems
@@ -150,7 +150,7 @@ def test_a_dimension_that_the_network_beside_the_set_has_is_chosen(tmp_path: Pat
     assert check(prefix, profile="astra-sim").ok
 
 
-def test_too_many_nodes_that_wait_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_nodes_that_wait_for_nothing_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etplus.converters.preflight_rank._MANY_READY", 20)
     prefix = write(tmp_path, [[comp(at) for at in range(20)], [comp(at) for at in range(19)]])
     assert check(prefix).counts == {}
@@ -188,7 +188,7 @@ def test_missing_or_wrong_groups_are_counted_and_described(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": [0, 1]}', '{"1": [0.5]}'])
-def test_a_group_file_that_is_none(tmp_path: Path, text: str) -> None:
+def test_a_file_that_holds_no_groups_is_refused(tmp_path: Path, text: str) -> None:
     prefix = write(tmp_path, clean())
     Path(f"{prefix}.comm_groups.json").write_text(text, encoding="utf-8")
     with pytest.raises(TraceFormatError, match=r"comm_groups\.json: .*write \{"):
@@ -281,7 +281,7 @@ def test_ranks_without_a_file_are_named_up_to_the_highest(tmp_path: Path) -> Non
     assert check(prefix).problems[0].text == "no file for ranks 1 to 899999999; the highest rank is 900000000"
 
 
-def test_a_cut_file_and_one_without_version(tmp_path: Path) -> None:
+def test_a_cut_file_and_a_missing_version_are_reported(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     whole = (tmp_path / "t.1.et").read_bytes()
     (tmp_path / "t.1.et").write_bytes(whole[:-2])
@@ -293,7 +293,7 @@ def test_a_cut_file_and_one_without_version(tmp_path: Path) -> None:
     assert check(prefix).counts == {"no-version": 1}
 
 
-def test_files_instead_of_a_prefix(tmp_path: Path) -> None:
+def test_files_are_checked_like_their_prefix(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     files = [f"{prefix}.1.et", f"{prefix}.0.et"]
     assert check(files) == check(prefix)
@@ -355,7 +355,7 @@ def test_the_first_problems_are_kept_and_all_counted(tmp_path: Path) -> None:
         (lambda ranks: ranks[1].clear(), GROUPS, {"no-nodes": 1}, None),
     ],
 )
-def test_what_each_profile_counts(
+def test_each_profile_counts_its_own_problems(
     tmp_path: Path, spoil: Callable[[Ranks], object], groups: dict[int, list[int]], chakra: dict[str, int],
     simulated: dict[str, int] | None,
 ) -> None:  # fmt: skip
@@ -364,7 +364,7 @@ def test_what_each_profile_counts(
     assert simulated is None or check(prefix, profile="astra-sim").counts == simulated
 
 
-def test_files_that_the_simulator_cannot_read(tmp_path: Path) -> None:
+def test_files_that_the_simulator_cannot_read_are_reported(tmp_path: Path) -> None:
     prefix = write(tmp_path, clean(), GROUPS)
     (tmp_path / "t.comm_groups.json").rename(tmp_path / "not_empty.json")
     assert check(prefix, groups=tmp_path / "not_empty.json").counts == {"groups-path": 1}

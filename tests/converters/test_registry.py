@@ -81,7 +81,7 @@ class MakesOne:
         ({"options": NeedsOne}, "every field of options needs a default"),
     ],
 )  # fmt: skip
-def test_what_an_exporter_lacks(changes: dict[str, Any], problem: str) -> None:
+def test_the_problem_of_a_wrong_exporter_is_described(changes: dict[str, Any], problem: str) -> None:
     assert _problem(type("Changed", (Tiny,), changes)(), "tiny") == problem
 
 

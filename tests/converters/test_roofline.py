@@ -29,7 +29,7 @@ def nodes_of(document: Trace, folder: Path, roofline: float | None = BANDWIDTH) 
     return read_plain(folder / "t.0.et")[1]
 
 
-def test_a_matrix_product_and_a_delay(tmp_path: Path) -> None:
+def test_known_work_and_measured_delays_take_their_time(tmp_path: Path) -> None:
     shape, kind = [1024, 1024], "Tensor(float)"
     tensor = [9, 9, 0, 1 << 20, 4, "cuda:0"]
     mm = cpu(3, "aten::mm", 0, 200, inputs=[tensor, tensor], input_shapes=[shape, shape], input_types=[kind, kind],
@@ -44,7 +44,7 @@ def test_a_matrix_product_and_a_delay(tmp_path: Path) -> None:
         assert abs(runtime_ns(node) - expected) <= 1
 
 
-def test_a_bandwidth_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_memory_bandwidth_is_refused(tmp_path: Path) -> None:
     step_by_hand().write(tmp_path / "in.json")
     words = ["convert", "in.json", "-o", "t", "--to", "astra-sim", "--replicate", "2"]
     assert call(*words, "--roofline", "2000", cwd=tmp_path).returncode == 0

@@ -31,7 +31,7 @@ def pairs_of(trace: Trace) -> tuple[list[tuple[int, int, int]], list[int], int]:
     return pairs, trace.nodes.id[found.order].tolist(), found.left_out
 
 
-def test_a_step_by_hand() -> None:
+def test_rows_of_a_step_wait_for_what_precedes_them() -> None:
     pairs, order, left_out = pairs_of(step_by_hand())
     in_order = {(3, 4), (25, 5), (22, 6), (4, 20), (20, 21), (21, 25), (5, 22), (6, 23), (23, 24)}
     assert {(a, b) for a, b, kinds in pairs if kinds == ORDER} == in_order
@@ -91,7 +91,7 @@ def test_dependencies_of_random_steps_are_in_order_and_keep_every_edge(seed: int
     assert digest([pairs, order]) == MADE[seed]
 
 
-def test_coupling_counts_what_is_directly_behind_collectives() -> None:
+def test_coupling_counts_collectives_that_computation_waits_for() -> None:
     collectives, communicates = np.array([0, 1, 2, 3]), np.array([True, True, True, True, False, False])
     found = coupling(collectives, communicates, np.array([0, 1, 1, 2, 4]), np.array([4, 5, 2, 3, 5]))
     assert found == Coupling(4, 2, 1) and not found.few
@@ -102,7 +102,7 @@ def test_coupling_counts_what_is_directly_behind_collectives() -> None:
     assert Coupling(1, 1, 0).notes() == ("computation waits for 1 of 1 collectives; nothing waits for 0",)
 
 
-def test_coupling_says_what_is_fixed() -> None:
+def test_coupling_notes_communication_of_fixed_duration() -> None:
     fixed = Coupling(0, 0, 0, 1_234_567).notes()
     assert fixed[0] == "1.235 ms of communication became computations of fixed duration"
     assert fixed[1].startswith("warning: no collective is left")

@@ -51,7 +51,7 @@ def dlrm() -> list[Trace]:
     return [link(*shared_pair(name), iteration="first") for name in DLRM]
 
 
-def test_every_rank_ends_when_it_ended(tmp_path: Path) -> None:
+def test_simulated_ranks_end_at_their_recorded_times(tmp_path: Path) -> None:
     traces = dlrm()
     convert(traces, tmp_path / "t", to="astra-sim")
     starts = [trace.base_time_ns + trace.span[0] for trace in traces]  # one machine, one clock
@@ -73,7 +73,7 @@ def test_every_rank_ends_when_it_ended(tmp_path: Path) -> None:
     begins=st.lists(st.integers(0, 3000), min_size=2, max_size=5),
     ahead=st.lists(st.integers(0, 10**7), min_size=5, max_size=5),
 )
-def test_the_skew_is_free_of_the_clocks(begins: list[int], ahead: list[int]) -> None:
+def test_the_start_skew_ignores_clock_offsets(begins: list[int], ahead: list[int]) -> None:
     ends = [3100.0, 3200.0, 3300.0]
     ranks = {
         rank: rank_recording(rank_of(rank, ALL, ALL, ALL, begin=begin + off, ends=[end + off for end in ends]))
@@ -135,7 +135,7 @@ def test_one_trace_for_more_ranks_than_its_job_has(tmp_path: Path) -> None:
         ([0, 1, 3], 8, "--replicate: group 'g' has ranks 0, 1, 3, which are not evenly spaced"),
     ],
 )
-def test_groups_that_cannot_be_laid_out(pg_ranks: list[int], ranks: int, message: str, tmp_path: Path) -> None:
+def test_impossible_replications_are_refused(pg_ranks: list[int], ranks: int, message: str, tmp_path: Path) -> None:
     trace = rank_of(0, {**ALL, "pg_name": "g", "pg_ranks": pg_ranks})
     with pytest.raises(UsageError) as caught:
         convert(trace, tmp_path / "t", to="astra-sim", replicate=ranks)

@@ -63,7 +63,7 @@ def test_one_that_is_alone_is_not_read_for_its_name(opened: list[Any]) -> None:
     assert Traces(["rank0.json"]).source == "rank0.json" and opened == []
 
 
-def test_two_of_one_rank_are_refused(opened: list[Any]) -> None:
+def test_two_traces_of_one_rank_are_refused(opened: list[Any]) -> None:
     with pytest.raises(UsageError, match="are both rank 0; give one of them"):
         list(Traces(["rank0.json", "folder/rank0.json"]))
     with pytest.raises(UsageError, match=f"^{of_rank(2).file} and {of_rank(2).file} are both rank 2"):
@@ -89,7 +89,7 @@ def test_a_job_gives_offsets_and_what_does_not_match(opened: list[Any]) -> None:
     assert (traces.unmatched(2), Traces([of_rank(1)]).unmatched(1)) == ({2}, ())
 
 
-def test_the_only_source_that_is_wanted(opened: list[Any]) -> None:
+def test_the_source_of_the_wanted_rank_is_returned(opened: list[Any]) -> None:
     assert Traces(["rank0.json"], rank=0).source == "rank0.json" and opened == ["rank0.json"]
     with pytest.raises(UsageError, match=r"no file for rank 3; there are ranks 0$"):
         assert Traces(["rank0.json"], rank=3).source
@@ -98,7 +98,7 @@ def test_the_only_source_that_is_wanted(opened: list[Any]) -> None:
     assert Traces(["rank1.json", "rank0.json"], rank=0).source == "rank0.json"
 
 
-def test_only_wanted_ranks_are_chosen_from(opened: list[Any]) -> None:
+def test_only_traces_of_wanted_ranks_are_passed_to_choose(opened: list[Any]) -> None:
     chosen: list[int | None] = []
 
     def choose(trace: Trace) -> Trace:

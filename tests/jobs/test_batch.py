@@ -32,7 +32,7 @@ NS = 1_700_000_000 * 10**9
         ("s3://b/job", "s3://b/job2", ""), ("s3://b/job", "/tmp/out", ""), ("job", "s3://b/job", ""),
     ],
 )  # fmt: skip
-def test_where_the_outputs_are_within_the_inputs(root: str, output: str, inside: str) -> None:
+def test_an_output_folder_inside_the_inputs_is_recognized(root: str, output: str, inside: str) -> None:
     assert batch._inside(root, output) == inside
 
 
@@ -45,11 +45,11 @@ def test_where_the_outputs_are_within_the_inputs(root: str, output: str, inside:
           for error in (BrokenExecutor(), SystemExit(1))),
     ],
 )  # fmt: skip
-def test_why_a_rank_failed(error: BaseException, reason: str) -> None:
+def test_an_error_becomes_the_reason_why_a_rank_failed(error: BaseException, reason: str) -> None:
     assert failure_reason(error) == reason
 
 
-def test_only_options_that_say_something_count() -> None:
+def test_only_options_other_than_the_default_are_kept() -> None:
     assert batch._other_than_default({"iteration": "median", "strict": True, "match": "auto"}) == {"strict": True}
     for unknown in ("rank", "whole_job", "jobs", "x"):
         with pytest.raises(UsageError, match=f"link has no option '{unknown}'"):
@@ -64,7 +64,7 @@ def test_only_options_that_say_something_count() -> None:
         ("processes", 0, None, "invalid number of processes: 0; use 1 or more"),
     ],
 )  # fmt: skip
-def test_engines_that_make_no_sense(engine: str, jobs: int | None, scheduler: str | None, message: str) -> None:
+def test_impossible_engines_are_refused(engine: str, jobs: int | None, scheduler: str | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         engine_of(engine, jobs, scheduler)
 
@@ -105,7 +105,7 @@ def test_an_output_never_replaces_an_input(tmp_path: Path) -> None:
     batch._keep_inputs([RankTask(0, "e.json", "k.json", folder, folder, 0.95)], folder, None)
 
 
-def test_what_is_no_job(tmp_path: Path) -> None:
+def test_a_folder_without_pairs_is_refused_with_reasons(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="omit the patterns for ETs and Kineto traces"):
         find_job(tmp_path, manifest="m.csv", et="*")
     for rank in range(5):
@@ -139,7 +139,7 @@ def a_pairing(count: int, **more: Any) -> Pairing:
     return Pairing(tuple(RankFiles(rank, f"e{rank}", f"k{rank}") for rank in range(count)), **more)
 
 
-def test_the_report_of_a_job() -> None:
+def test_the_report_lists_ranks_clocks_and_groups() -> None:
     states = {rank: a_state(rank, [100 + 3 * rank, 200 + 3 * rank], iterations=("a",)) for rank in (1, 0)}
     pairing = a_pairing(3, missing=(3, 4), notes=("n",))
     report = batch._report(pairing, states, {2: "no"})
@@ -155,7 +155,7 @@ def test_the_report_of_a_job() -> None:
     assert not Batch(JobReport("1", report.ranks[:2], missing="2"), "out", 2, 0).complete
 
 
-def test_notes_of_a_job() -> None:
+def test_notes_tell_different_iterations_and_a_lone_rank() -> None:
     apart = {0: a_state(0, [100], iterations=("a", "b")), 1: a_state(1, [103])}
     (note,) = batch._report(a_pairing(2), apart, {}).notes
     assert note.startswith("the ranks are linked to different iterations (none; a, b)")

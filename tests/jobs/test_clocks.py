@@ -55,7 +55,7 @@ def test_the_offset_is_the_median_distance_and_the_spread_that_of_the_rest() -> 
     assert [one.offset_ns for one in clock_offsets([ends([now, now + 3])])] == [0, 3]
 
 
-def test_offsets_go_from_rank_to_rank() -> None:
+def test_clock_offsets_are_added_along_chains_of_ranks() -> None:
     chain = [ends([100, 110], ranks=(0, 1)), ends([200, 230], ranks=(1, 2)), ends([50, 55], ranks=(5, 6))]
     found = {offset.rank: (offset.reference, offset.offset_ns) for offset in clock_offsets(chain)}
     assert found == {0: (0, 0), 1: (0, 10), 2: (0, 40), 5: (5, 0), 6: (5, 5)}
@@ -64,7 +64,7 @@ def test_offsets_go_from_rank_to_rank() -> None:
     assert found == {0: (0, 0), 1: (0, 30), 2: (0, 40)}
 
 
-def test_times_of_today_are_exact() -> None:
+def test_clock_offsets_of_large_times_are_exact() -> None:
     now = 1_800_000_000_000_000_001
     assert [offset.offset_ns for offset in clock_offsets([ends([now, now + 3], [now + 10, now + 13])])] == [0, 3]
 

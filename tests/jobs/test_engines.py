@@ -24,7 +24,7 @@ def test_a_process_that_dies_takes_no_other_task_with_it(tmp_path: Path) -> None
     assert found == {number: number * number for number in (0, 1, 2, 3, 4, 6, 7, 8)}
 
 
-def test_what_a_task_raises_is_its_result() -> None:
+def test_an_error_raised_by_a_task_is_its_result() -> None:
     with ThreadPoolExecutor(2) as pool:
         found = dict(run_all(engine_of(pool, None, None), int, ["1", "x", "3"]))
         assert (found["1"], found["3"]) == (1, 3) and isinstance(found["x"], ValueError)

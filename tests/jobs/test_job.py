@@ -68,7 +68,7 @@ def test_a_job_of_nothing_is_an_error(source: object, tmp_path: Path, monkeypatc
         etplus.load(source)  # type: ignore[call-overload]
 
 
-def test_tables_are_those_of_the_ranks(job: Job) -> None:
+def test_tables_of_a_job_hold_the_rows_of_its_ranks(job: Job) -> None:
     found = job.analyze()
     assert set(TABLES) <= set(found)
     for rank, trace in job.ranks.items():
@@ -123,7 +123,7 @@ def test_a_job_is_saved_as_columns_and_asked_in_sql(job: Job, tmp_path: Path) ->
     assert len(etplus.load(tmp_path / "part.et")) == len(job.window("2-9ms")[1]) < len(job[1])
 
 
-def test_a_part_is_that_of_each_rank(job: Job, tmp_path: Path) -> None:
+def test_a_part_of_a_job_is_that_part_of_each_rank(job: Job, tmp_path: Path) -> None:
     part = job.window("2ms", "9ms")
     assert isinstance(part, Job) and len(part) == 3 and repr(part) == "<Job of 3 ranks>"
     for rank, trace in part.ranks.items():

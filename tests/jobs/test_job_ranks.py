@@ -26,7 +26,7 @@ def test_groups_are_cut_down_to_the_ranks_at_hand() -> None:
     assert groups_at_hand({0: [unknown], 1: [unknown]}, 0)[1] == ()
 
 
-def test_one_rank_stands_for_its_job() -> None:
+def test_one_rank_alone_has_all_ranks_of_its_groups() -> None:
     dp, unknown = ("dp", (0, 4)), ("x", ())
     assert groups_at_hand({4: [dp, unknown, WORLD]}, 8) == ({dp: [0, 4], unknown: []}, ())
     assert groups_at_hand({}, 0) == ({}, ())
@@ -67,7 +67,7 @@ def test_of_two_traces_none_is_the_foreign_one(apart: int, notes: list[str]) -> 
 
 
 @pytest.mark.parametrize(("length", "begin"), [(7, 1020), (0, None)])
-def test_what_is_kept_of_a_trace(length: int, begin: int | None) -> None:
+def test_a_job_trace_keeps_facts_rank_and_digest(length: int, begin: int | None) -> None:
     span = SimpleNamespace(start=20, length=length)
     trace: Any = SimpleNamespace(base_time_ns=1000, span=span, file="f", distributed_info=NCCL, rank=3, digest=b"d")
     assert job_trace(trace) == JobTrace(RankFacts("f", NCCL, begin), 3, b"d")
@@ -101,7 +101,7 @@ def test_the_ranks_of_one_job_pass() -> None:
          "not the ranks of one job: r3.json was recorded 3 hours after the others"),
     ],
 )  # fmt: skip
-def test_what_is_not_one_job_is_refused(traces: list[JobTrace], problem: str) -> None:
+def test_traces_that_are_not_one_job_are_refused(traces: list[JobTrace], problem: str) -> None:
     with pytest.raises(UsageError) as raised:
         check_job(traces)
     assert str(raised.value) == f"{problem}; give only the traces of one job, one per rank"

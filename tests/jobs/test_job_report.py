@@ -14,7 +14,7 @@ REPORT = JobReport(
 )  # fmt: skip
 
 
-def test_what_was_written_is_read() -> None:
+def test_a_written_report_is_read_back() -> None:
     data = REPORT.to_json()
     assert (
         read_job_report(data) == REPORT and data.endswith(b"}\n") and data.startswith(b'{\n "tool_version": "0.9",\n')
@@ -26,7 +26,7 @@ def test_what_was_written_is_read() -> None:
     }  # fmt: skip
 
 
-def test_what_is_looked_up() -> None:
+def test_a_report_gives_failed_ranks_unmatched_nodes_and_offsets() -> None:
     assert [rank.rank for rank in REPORT.failed] == [1]
     assert (REPORT.unmatched(0), REPORT.unmatched(2), REPORT.unmatched(1)) == ({17, 19}, {18, 20}, frozenset())
     assert (REPORT.offset_of(0), REPORT.offset_of(3), REPORT.offset_of(7)) == (0, -700, 0)

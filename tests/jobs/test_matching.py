@@ -69,7 +69,7 @@ def test_a_removed_collective_is_named_by_its_place(data: st.DataObject) -> None
     assert told(match_collectives(alone)[2]) == [("missing", at, others)]
 
 
-def test_other_sizes_orders_and_kinds() -> None:
+def test_other_sizes_orders_and_kinds_are_mismatches() -> None:
     calls = [(REDUCE, 8, 100), (GATHER, 4, 200), (ALL_TO_ALL, 64, 300), (REDUCE, 16, 400)]
     others = {rank: rank_of(calls) for rank in (0, 1)}
 
@@ -87,7 +87,7 @@ def test_other_sizes_orders_and_kinds() -> None:
     assert told(found([])) == [("missing", i, (2,)) for i in range(4)]
 
 
-def test_numbers_decide_where_the_trace_has_them() -> None:
+def test_sequence_numbers_decide_where_the_trace_has_them() -> None:
     calls = [(REDUCE, 8, 100 * i) for i in range(4)]
     whole = {rank: rank_of(calls, seq=[5, 6, 7, 8]) for rank in (0, 1, 2)}
     cut = without(replace(whole[2], end=whole[2].end + 100), 1)  # by the times it would be another one

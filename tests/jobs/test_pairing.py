@@ -182,7 +182,7 @@ def paired_up(ets: list[TraceFile], kinetos: list[TraceFile]) -> list[tuple[int,
     return [(one.rank, one.et, one.kineto, one.settled) for one in _paired(ets, kinetos).ranks]
 
 
-def test_ranks_are_lent_by_likeness() -> None:
+def test_a_file_without_a_rank_takes_that_of_its_like() -> None:
     traces = files(KINETO, ("k1", ("inside", 3), ("stem", "a")), ("k2", ("inside", 4), ("process", 70)))
     assert paired_up(files(ET, ("e1", ("stem", "a")), ("e2", ("process", 70))), traces) == [
         (3, "e1", "k1", True), (4, "e2", "k2", False),
@@ -219,7 +219,7 @@ def test_a_recording_of_several_ranks_goes_to_each_et_without_a_trace() -> None:
     assert [one.kineto for one in _paired(ets, elsewhere).ranks] == ["c/all.sqlite"] * 3
 
 
-def test_whether_every_rank_has_its_files() -> None:
+def test_a_pairing_is_whole_if_every_rank_has_its_files() -> None:
     for worlds, ranks, whole in (
         ((2, 2), ([0, 1], [0, 1]), True), ((3, None), ([0, 1], [0, 1]), False), ((None, None), ([0, 1], [0, 1]), False),
         ((2, 3), ([0, 1], [0, 1]), False), ((2, None), ([0, None], [0, 1]), False),
@@ -234,7 +234,7 @@ def eliminated(ets: list[TraceFile], others: list[TraceFile]) -> list[int | None
     return [one.rank for one in _eliminate(ets, others)]
 
 
-def test_what_no_other_file_can_be() -> None:
+def test_files_are_paired_where_all_others_are_ruled_out() -> None:
     others = [TraceFile(f"k{rank}", KINETO, named=rank, world_size=3, pid=70 + rank // 2) for rank in range(3)]
     ets = [TraceFile("e0", ET, ranks=frozenset({0, 1})), TraceFile("e1", ET, ranks=frozenset({0})), TraceFile("e2", ET)]
     assert eliminated(ets, others) == [1, 0, 2]
@@ -248,7 +248,7 @@ def test_what_no_other_file_can_be() -> None:
     assert all(file.settled for file in _eliminate(ets, others))
 
 
-def test_a_pairing_of_chosen_ranks() -> None:
+def test_a_pairing_of_chosen_ranks_lists_the_missing_ones() -> None:
     pairing = Pairing(tuple(RankFiles(rank) for rank in (0, 3)))
     assert pairing.of(None).missing == (1, 2) and pairing.of([3, 1, 3]).missing == (1,)
     assert [row.rank for row in pairing.of([3, 1]).ranks] == [3] and Pairing(()).of(None) == Pairing(())

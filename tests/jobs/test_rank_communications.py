@@ -35,7 +35,7 @@ def columns(monkeypatch: pytest.MonkeyPatch, *every: Any, unknown: bool = False)
     return table.groups, list(zip(*(getattr(table, name).tolist() for name in COLUMNS), strict=True))
 
 
-def test_a_row_a_communication(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_communication_of_a_rank_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     groups, rows = columns(
         monkeypatch, found(0, REDUCE), found(1, SEND, TP, 16, peer=1, seq=4), found(2, RECV, TP, None, peer=1),
         found(4, REDUCE, start_ns=390),

@@ -36,7 +36,7 @@ def a_result(linked: int, total: int, min_match: float = 0.5, **more: Any) -> An
     return _rank_result(task, trace)
 
 
-def test_the_result_of_a_rank() -> None:
+def test_the_result_of_a_rank_has_its_counts_and_warnings() -> None:
     found = a_result(7, 10)
     assert (found.rank, found.status, found.reason, found.et, found.kineto, found.output) == (
         3, "linked", "", "e.json", "k.json", "o.gz",
@@ -68,7 +68,7 @@ def test_too_few_certain_links_are_a_failure() -> None:
     assert a_result(7, 10, certain=1).reason.endswith("they fit several places in the Kineto trace")
 
 
-def test_a_rank_is_linked_once(tmp_path: Path) -> None:
+def test_a_rank_is_linked_again_only_after_a_change(tmp_path: Path) -> None:
     et, kineto = fixture_pair("demo/train_cpu")
     task = task_of(tmp_path, tmp_path / "out", et=str(et), kineto=str(kineto))
     (tmp_path / "out").mkdir()

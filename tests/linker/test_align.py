@@ -122,7 +122,7 @@ def test_a_call_lost_at_the_edge_of_the_window() -> None:
     assert alignment.unsure.tolist() == [True, True, False, False]
 
 
-def test_two_iterations_between_which_the_numbers_break() -> None:
+def test_links_before_a_break_in_the_numbers_are_unsure() -> None:
     pattern = calls("abxyabxy", [10, 11, -1, -1, 30, 31, -1, -1])
     text = calls("bxyabxy", [21, -1, -1, 30, 31, -1, -1])
     alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))

@@ -83,7 +83,7 @@ def test_a_kernel_has_no_messages_if_they_may_be_others(events: tuple[Document, 
     assert not any(messages_of(trace_of(*events)))
 
 
-def test_the_et_says_what_kineto_does_not() -> None:
+def test_a_message_takes_from_the_et_what_kineto_lacks() -> None:
     events = [registered(10, "send", 1, 64, args={"Record function id": 1}), *batch_end(40, SEND_RECV)]
     events[1]["args"] = {"Record function id": 2}
     values = [[[1, 2, 0, 64, 4, "cuda:0"]], 5, ["0", "default_pg"], 1, "send", [], [], -1, -1, 2]

@@ -74,7 +74,7 @@ SHAPES, TYPES, VALUES = Call().inputs
          "-0.1 in the ET, -0.01 in the Kineto trace (input 2)"),
     ],
 )  # fmt: skip
-def test_inputs_that_differ_are_of_two_runs(ours: object, theirs: object, says: str) -> None:
+def test_calls_with_different_inputs_are_evidence_of_two_runs(ours: object, theirs: object, says: str) -> None:
     et, kineto = (changed(calls(4), 2, inputs=inputs) for inputs in (ours, theirs))
     assert linked(et, changed(et, 2, inputs=([], [], []))).ops["certain"] == 4, "Kineto recorded none"
     assert linked(et, et).ops["certain"] == 4
@@ -128,7 +128,7 @@ def test_processes_of_two_containers_can_share_a_small_id() -> None:
     assert linked(calls(4), calls(4), pid=5000).ops["certain"] == 4
 
 
-def test_the_case_of_a_sweep_in_containers(tmp_path: Path) -> None:
+def test_runs_of_a_sweep_with_other_shapes_are_told_apart(tmp_path: Path) -> None:
     files = [shared_case(f"sweep-other-shapes/hh_{part}.json.gz") for part in ("a.et", "b.kineto")]
     report = link(*files).report
     assert report.ops["linked"] == 330

@@ -89,7 +89,7 @@ def test_callers_that_are_missing_or_on_a_circle() -> None:
     assert len(calls) == 3 and calls.parent.tolist()[2] in (0, 1)
 
 
-def test_names_as_kineto_spells_them() -> None:
+def test_names_are_found_as_kineto_spells_them() -> None:
     spelled = ["plain", "new\nline", "back\\slash", "naïve", "bell\a", "nowhere"]
     nodes = [{"id": 3 + i, "name": name} for i, name in enumerate(spelled)]
     _, kineto, calls = both(nodes, named("plain", "newline", "back/slash", "unknown"))

@@ -41,7 +41,7 @@ def starts(places: list[object]) -> list[int]:
     return [int(p.alignment.at[p.alignment.at >= 0][0]) for p in places]  # type: ignore[attr-defined]
 
 
-def test_numbers_fix_the_one_place() -> None:
+def test_sequence_numbers_leave_only_one_place() -> None:
     text = counted(10)
     (place,) = candidates_by_sequence(part(text, 240, 320), text)
     assert place.alignment.at.tolist() == list(range(240, 320))
@@ -93,7 +93,7 @@ def test_numbers_that_disagree_anyhow_are_of_another_program() -> None:
     assert candidates_by_order(thread(ITERATION, numbers), counted(1)) == []
 
 
-def test_an_et_that_covers_more_than_kineto() -> None:
+def test_an_et_that_covers_more_is_aligned_in_its_middle() -> None:
     (place,) = candidates_by_order(thread([90, *ITERATION, 91]), thread(ITERATION))
     assert place.alignment.at.tolist() == [-1, *range(80), -1]
 
@@ -107,7 +107,7 @@ def test_calls_that_raised_leave_gaps(lost: tuple[int, ...]) -> None:
     assert [80 + k for k in kept] in found and len(found) == 3
 
 
-def test_windows_that_overlap_in_part() -> None:
+def test_windows_that_overlap_in_part_are_aligned_there() -> None:
     names = [RNG.randrange(30) for _ in range(300)]
     (place,) = candidates_by_order(thread(names[:200]), thread(names[100:]))
     assert place.alignment.at.tolist() == [*[-1] * 100, *range(100)]
@@ -141,7 +141,7 @@ def test_windows_overlap_if_one_side_ends_at_each_end(at: list[int], size: int, 
     assert _overlaps(placed(*at), size, least) is overlap
 
 
-def test_runs_that_both_threads_have() -> None:
+def test_runs_that_both_threads_have_are_found() -> None:
 
     def shared(pattern: list[int], text: list[int], length: int = 2) -> list[tuple[int, int]]:
         i, j = _shared_runs(np.array(pattern), np.array(text), length)

@@ -120,7 +120,7 @@ def test_grids_tell_graphs_apart_and_forbid_certain_links() -> None:
         ([[-1] * 6, [2, 1, 1, 4, 1, 1]], [[7] * 6, [3, 1, 1, 4, 1, 1]], False),
     ],
 )  # fmt: skip
-def test_grids_are_blocks_or_threads(captured: list[list[int]], ran: list[list[int]], agree: bool | None) -> None:
+def test_grids_agree_in_blocks_or_threads(captured: list[list[int]], ran: list[list[int]], agree: bool | None) -> None:
     graph, replay = (SimpleNamespace(grid=np.array(rows).reshape(-1, 2, 3)) for rows in (captured[::-1], ran))
     assert _grids_agree(graph, np.arange(len(ran))[::-1], replay) is agree  # type: ignore[arg-type]
 

@@ -53,7 +53,7 @@ def test_launches_are_in_the_capture_in_which_they_begin() -> None:
     assert found.op.tolist() == [-1] * 4 and found.name == [] and (found.grid == -1).all()
 
 
-def test_captures_of_threads_and_within_each_other() -> None:
+def test_launches_during_several_captures_belong_to_that_of_their_thread() -> None:
     events = [*capture(10, 50, 1), *capture(20, 40, 2), *capture(30, 35, 2)]
     launches = [(15, 3), (25, 3), (25, 1), (25.5, 2), (32, 2), (37, 2), (45, 3), (60, 3)]
     found = captured([*events, *(run("cudaLaunchKernel", ts, tid) for ts, tid in launches)])
@@ -66,7 +66,7 @@ def test_a_capture_that_does_not_end_lasts_to_the_end_of_the_trace() -> None:
     assert found.graph.tolist() == [0] and found.name == ["aten::mm"] and found.op.tolist() == [0]
 
 
-def test_the_calls_around_launches() -> None:
+def test_captured_launches_keep_the_calls_around_them() -> None:
     events = [
         *capture(10, 90), op("ProfilerStep#3", 1, 99, cat="user_annotation"),
         op("capture_16_FULL", 5, 90, cat="user_annotation"),
@@ -80,7 +80,7 @@ def test_the_calls_around_launches() -> None:
     assert found.kind.tolist()[0] != found.kind.tolist()[1] == found.kind.tolist()[2]
 
 
-def test_calls_that_describe_experts() -> None:
+def test_calls_that_describe_experts_are_kept() -> None:
     weights = {"Input Dims": [[32, 48, 128], []], "Input type": ["unsigned char", "ScalarList"]}
     flat = {"Input Dims": [[8, 64], []], "Input type": ["c10::BFloat16", "ScalarList"]}
     events = [
@@ -94,7 +94,7 @@ def test_calls_that_describe_experts() -> None:
     assert found.op.tolist() == [3, 0, 4]
 
 
-def test_kernels_that_calls_record() -> None:
+def test_an_unknown_call_that_records_its_kernel_is_a_launch() -> None:
     args = {"hipNewWayToStart": {"kernel": "gemm", "grid": [1, 2, 3], "block": [4, 5, 6]}}
     events = [run("hipStreamBeginCapture", 10), run("hipNewWayToStart", 12), run("hipStreamEndCapture", 20)]
     found = captured(events, args)
@@ -108,7 +108,7 @@ def test_a_trace_without_a_capture_is_refused(tmp_path: Path) -> None:
         captures_of(tmp_path, None, False)  # type: ignore[arg-type]
 
 
-def test_a_folder_of_captures(tmp_path: Path) -> None:
+def test_files_without_captures_are_skipped_in_a_folder(tmp_path: Path) -> None:
     document = kineto_document(documents([*capture(10, 20), run("cudaLaunchKernel", 12)]))
     (tmp_path / "k.json").write_bytes(orjson.dumps(document))
     (tmp_path / "empty.json").write_bytes(orjson.dumps(kineto_document([{**document["traceEvents"][0], "name": "x"}])))
@@ -117,13 +117,13 @@ def test_a_folder_of_captures(tmp_path: Path) -> None:
     assert found.notes == ("empty.json: skipped, because no graph is captured in it",)
 
 
-def test_names_of_kernels_copies_and_fills() -> None:
+def test_copies_and_fills_of_any_name_share_a_key() -> None:
     assert kernel_key("gemm") == "gemm" and kernel_key("Memcpy DtoD", "gpu_memcpy") == "<copy>"
     assert kernel_key("__amd_rocclr_copyBufferAligned") == "<copy>" and kernel_key("Memset", "gpu_memset") == "<fill>"
     assert kernel_key("__amd_rocclr_fillBufferAligned") == "<fill>" and kernel_key("Memset") == "Memset"
 
 
-def test_calls_and_all_around_them() -> None:
+def test_with_callers_adds_all_calls_around_the_given_ones() -> None:
     parent = np.array([-1, 0, 1, 0, -1, 4])
     for ops, around in (([2], [0, 1, 2]), ([3, 2, -1, 3], [0, 1, 2, 3]), ([5, 0], [0, 4, 5]), ([-1], []), ([], [])):
         assert with_callers(np.array(ops, np.int64), parent).tolist() == around

@@ -47,7 +47,7 @@ def comm_of(nodes: list[Document], args: Document, name: str = NCCL, **options: 
 OP: list[Document] = [{"id": 3, "name": "op", "rf_id": 1}]
 
 
-def test_everything_from_the_kernel() -> None:
+def test_a_communication_is_read_from_the_kernel() -> None:
     assert comm_of(OP, ARGS) == {
         "collective": "allreduce", "dtype": "BFloat16", "in_nelems": 100, "out_nelems": 100, "bytes": 200,
         "group_size": 4, "pg_name": "3", "pg_desc": "tp", "pg_ranks": [0, 2, 4, 6], "src_rank": None,
@@ -119,7 +119,7 @@ def test_the_nearest_record_at_or_above_a_node() -> None:
 
 
 @pytest.mark.parametrize("schema", ["1.0.1", "1.0.3-chakra.0.0.4"])
-def test_from_the_inputs_of_record_param_comms(schema: str) -> None:
+def test_a_communication_is_read_from_inputs_of_record_param_comms(schema: str) -> None:
     comm = comm_of(record_param_comms(), {}, schema=schema)
     assert (comm["collective"], comm["dtype"]) == ("all_to_allv", "float")
     assert (comm["in_nelems"], comm["out_nelems"], comm["bytes"]) == (512, 1024, 2048)
@@ -150,7 +150,7 @@ def test_a_comm_node_without_inputs_tells_nothing() -> None:
      ("c10d::allreduce_", "void at::native::vectorized_elementwise_kernel<4, Div>", {}, False, 5),
      ("op", "void deep_ep::internode::dispatch<false, 8>(int4*)", {}, True, 5), ("op", "gemm_fp8", {}, False, 5)],
 )  # fmt: skip
-def test_evidence_precedes_the_name(
+def test_arguments_operators_and_names_tell_what_communicates(
     operator: str, kernel: str, args: Document, communicates: bool, correlation: int | None
 ) -> None:
     args = args if correlation is None else {**args, "correlation": correlation}

@@ -56,7 +56,7 @@ def test_waits_without_operators_follow_the_order_of_the_thread() -> None:
     assert len(plain["etplus"]["inferred_edges"]) == 4
 
 
-def test_no_edge_against_the_measured_order() -> None:
+def test_a_wait_against_the_measured_order_is_no_edge() -> None:
     plain, trace = linked_events(
         *collective(20, 11, 30, 500), call("cudaStreamWaitEvent", 70, 1, 32), *launch("c", 80, 3, 90, 5),
     )  # fmt: skip

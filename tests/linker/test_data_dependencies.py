@@ -207,7 +207,7 @@ def test_a_collective_depends_on_writers_and_its_readers_on_it() -> None:
     assert found == {(3, 5), (5, 8), (5, 9), (8, 9), (8, 10), (10, 11), (8, 12)}
 
 
-def test_strings_are_not_read() -> None:
+def test_strings_that_look_like_tensors_are_not_read() -> None:
     strings = ['[1,10,0,8,4,"cuda:0"]', 'a "quoted" \\', "[", '],[1,10,0,8,4,"x"]']
     assert edges(op(3, "aten::a", [], [A]), op(4, "aten::b", [*strings, B], [C])) == set()
     assert edges(op(3, "aten::a", [], [A]), op(4, "aten::b", [*strings, A], [C])) == {(3, 4)}
@@ -225,7 +225,7 @@ NO_TENSORS: list[Any] = [
 ]  # fmt: skip
 
 
-def test_what_is_no_tensor_is_passed_over() -> None:
+def test_values_that_are_no_tensors_are_skipped() -> None:
     for value in NO_TENSORS:
         calls = [op(3, "aten::a", [value], [A]), op(4, "aten::a", [], [value]), op(5, "aten::b", [value, C], [])]
         assert edges(*calls, op(6, "aten::c", [[value, B], A], [])) == {(3, 6)}, value
@@ -244,7 +244,7 @@ def test_thousands_of_slices_with_as_many_reads_of_the_whole_stay_in_order() -> 
 
 
 @pytest.mark.parametrize("name", ["", "ddp_one.rank0", "thr_jitfork", "tf_sgd_foreach_one"])
-def test_recorded_traces_against_the_plain_reading(name: str) -> None:
+def test_recorded_traces_have_the_edges_of_the_plain_reading(name: str) -> None:
     path = shared_trace(f"cpu-pairs/{name}.et.json.gz") if name else fixture_pair("pairs/two_threads")[0]
     found = edges_of(path)
     assert found and found == plain_data_edges(read_json(path))
@@ -277,11 +277,11 @@ def documents(draw: st.DrawFn) -> Document:
 
 @examples(80)
 @given(documents())
-def test_generated_traces_against_the_plain_reading(document: Document) -> None:
+def test_generated_traces_have_the_edges_of_the_plain_reading(document: Document) -> None:
     assert edges_of(orjson.dumps(document)) == plain_data_edges(document)
 
 
-def test_recorded_data_is_of_linked_calls() -> None:
+def test_recorded_data_edges_join_only_linked_calls() -> None:
     kineto: Any = SimpleNamespace(events=range(5), data=np.array([[1, 3], [3, 1], [1, 2], [2, 1], [4, 3]]))
     calls: Any = SimpleNamespace(row=np.array([1, 2, 3]))
     edges = recorded_data(kineto, calls, np.array([0, -1, 1]))

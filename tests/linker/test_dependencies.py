@@ -125,7 +125,7 @@ def test_a_call_that_launches_waits_for_nothing() -> None:
     assert found(edges, "sync") == [(4, 9), (6, 9)] and edges.contradicted == {"sync": 1}
 
 
-def test_what_ops_were_released_by() -> None:
+def test_ops_list_the_nodes_that_released_them() -> None:
     released = pairs((3, 1), (0, 1), (3, 1), (2, 0), (4, 2))
     found_deps = module._add_waits(gpu_join(), waits(released=released), _Edges())
     assert found_deps == {0: [7], 1: [5], 2: [3, 6]} and list(found_deps) == [0, 1, 2]
@@ -150,7 +150,7 @@ def threads_join() -> Join:
     )  # fmt: skip
 
 
-def test_ops_below_no_other_linked_op() -> None:
+def test_top_level_ops_are_below_no_other_linked_op() -> None:
     assert top_level_ops(threads_join()).tolist() == [1, 4, 5, 6, 7, 8]
     nested = a_join([("cpu_op", "a", 0, 9, 0), ("cpu_op", "b", 1, 2, 0)], calls=[(0, -1), (1, 0)],
                     nodes=[(1, -1), (2, 0)], et_names=["root", "a", "b"], node_of_call=[0, 1])  # fmt: skip

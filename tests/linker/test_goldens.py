@@ -12,5 +12,5 @@ from goldens import cases, differences
 
 
 @pytest.mark.parametrize(("folder", "name"), cases("linking"))
-def test_pairs_are_linked_as_they_were(folder: str, name: str) -> None:
+def test_linked_pairs_equal_their_golden_files(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

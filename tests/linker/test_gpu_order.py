@@ -37,7 +37,7 @@ EVENTS = [
 CALLS = [(1, 1), (1, 2), (2, 3), (1, 30), (1, 35)]
 
 
-def test_events_by_stream_and_launch() -> None:
+def test_events_are_ordered_by_stream_and_launch() -> None:
     found = GpuOrder.of(a_join(EVENTS, CALLS))
     assert found.key == [(0, 7), (0, 9), (1, 7)] and found.stream.tolist() == [0, 1, 0, 2, 1, 0]
     assert found.launch.tolist() == [1, 2, 30, 50, 3, 35]
@@ -58,7 +58,7 @@ def test_the_stream_on_which_a_thread_recorded_an_event() -> None:
 
 
 @given(st.lists(st.integers(0, 2), max_size=12))
-def test_the_last_place_of_another_value(values: list[int]) -> None:
+def test_the_last_place_of_another_value_is_found(values: list[int]) -> None:
     expected = [max((j for j in range(i) if values[j] != values[i]), default=-1) for i in range(len(values))]
     assert _last_of_another(np.array(values, np.int64)).tolist() == expected
 
@@ -88,7 +88,7 @@ def in_graph(*events: tuple[int, int, int], names: list[str] | None = None) -> l
         ([(7, 10, 30), (8, 10, 28), (8, 32, 40)], [(0, 2)]),
     ],
 )
-def test_forks_and_joins_that_times_show(events: list[tuple[int, int, int]], pairs: list[tuple[int, int]]) -> None:
+def test_times_show_forks_and_joins_of_graphs(events: list[tuple[int, int, int]], pairs: list[tuple[int, int]]) -> None:
     assert in_graph(*events) == pairs
     assert in_graph(*events, names=["cudaLaunchKernel"]) == [], "of graphs only"
 

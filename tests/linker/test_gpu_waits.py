@@ -77,7 +77,7 @@ def test_a_call_that_found_its_event_reached_shows_no_skew() -> None:
         ("CopyDeviceToHost", "hipMemcpyWithStream", True),
     ],
 )
-def test_copies_that_hold_their_thread(copy: str, name: str, blocks: bool) -> None:
+def test_copies_that_block_their_thread_become_waits(copy: str, name: str, blocks: bool) -> None:
     _, document = linked_events(
         call(name, 0, 62, 1), gpu(copy, 10, 50, 1, cat="gpu_memcpy"), call("cudaLaunchKernel", 70, 5, 2),
         gpu("k", 80, 5, 2),
@@ -182,7 +182,7 @@ def test_a_copy_of_the_very_first_call_shows_the_skew(ends: float, skew: int) ->
     assert len(document.edges_of("sync")) == (skew > 0 or ends == 40)
 
 
-def test_a_copy_without_a_call_shows_nothing() -> None:
+def test_a_copy_without_a_call_gives_no_skew_or_wait() -> None:
     copy = gpu("Memcpy DtoH (Device -> Pageable)", 10, 35, 77, cat="gpu_memcpy")
     document = plain_link(copy, call("cudaMemcpyAsync", 50, 1, 2))
     assert document.clock_skew_ns == 0 and not len(document.edges_of("sync"))

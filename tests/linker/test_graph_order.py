@@ -95,7 +95,7 @@ def inferred(trace: Trace) -> Pairs:
 
 @examples(25)
 @given(graphs(empty=True), st.integers(1, 2))
-def test_arrows_become_edges_and_no_launches(nodes: list[Node], launches: int) -> None:
+def test_arrows_become_graph_edges_and_change_no_launches(nodes: list[Node], launches: int) -> None:
     assume(any(node.waits_for for node in nodes))
     trace = link(None, recorded(nodes, arrows=True, launches=launches))
     assert_valid(trace.to_dict())

@@ -98,7 +98,7 @@ def test_process_and_time_prove_a_run_of_one_rank() -> None:
         (Claim(frozenset({1, 2})), Claim(), None, False),
     ],
 )  # fmt: skip
-def test_whether_there_can_be_several_ranks(et: Claim, kineto: Claim, stated: StatedRank | None, several: bool) -> None:
+def test_claims_allow_one_or_several_ranks(et: Claim, kineto: Claim, stated: StatedRank | None, several: bool) -> None:
     claims = claims_of(et, kineto, stated)
     assert claims.several_ranks is several and judged(claims).several_ranks is several
     assert claims.world_size == max(filter(None, (et.world_size, kineto.world_size)), default=None)
@@ -177,7 +177,7 @@ def test_without_a_link_there_is_no_evidence() -> None:
         (9, 3.01, False), (2, 10, True), (2.01, 10, False), (20, 1, False),
     ],
 )  # fmt: skip
-def test_the_window_of_the_et(begin: float, length: float, inside: bool) -> None:
+def test_events_must_lie_within_the_window_of_the_et(begin: float, length: float, inside: bool) -> None:
     found = judged(claims_of(), a_pair(begin=begin, length=length))
     assert by(found) == ((["pid", "time"], [], []) if inside else (["pid"], ["time"], []))
 
@@ -240,7 +240,7 @@ def test_an_id_of_the_recording_decides_alone() -> None:
         ([1, 2], [1, 2], ([0, 1], [0, 0]), None, 1),  # under another name
     ],
 )
-def test_calls_that_the_kineto_trace_lacks(
+def test_calls_that_the_kineto_trace_lacks_refute_the_pair(
     ours: list[int], theirs: list[int], names: Any, threads: list[int] | None, lacking: int
 ) -> None:
     pair = a_pair(ours=ours, theirs=theirs, names=names, threads=threads, pids=(PID,) * max(len(theirs), 1))
@@ -258,7 +258,7 @@ def test_calls_of_cut_files_are_no_evidence(losses: Any) -> None:
     assert judged(claims_of(at_rank(0), at_rank(0)), pair).verdict == "proved"
 
 
-def test_what_the_user_says_of_the_rank(tmp_path: Path) -> None:
+def test_the_rank_is_stated_by_the_option_or_the_names(tmp_path: Path) -> None:
     assert stated_rank("rank1.et.json", "rank1.kineto.json", None) == StatedRank(1, "names")
     assert stated_rank("rank1.et.json", "rank2.kineto.json", 0) == StatedRank(0, "option")
     assert stated_rank("rank1.et.json", "kineto.json", None) is None
@@ -284,7 +284,7 @@ def test_modification_times_are_none_unless_both_sources_are_files(tmp_path: Pat
 @pytest.mark.parametrize(
     ("pids", "pid", "machine"), [([5], 5, 0), ([5, 6], 5, 2), ([5, 6, 7], 6, 3), ([5, 5, 6], 5, 0), ([5, 6], 7, 0)]
 )
-def test_a_timeline_of_several_ranks(pids: list[int], pid: int, machine: int) -> None:
+def test_ranks_of_a_timeline_are_counted_by_its_processes(pids: list[int], pid: int, machine: int) -> None:
     et = SimpleNamespace(pid=pid, names=[], file="et.json")
     events = SimpleNamespace(names=[])
     kineto = SimpleNamespace(machine_pids=pids, distributed_info={"rank": 1}, events=events, file="k.json")
@@ -306,7 +306,7 @@ def test_a_rank_that_a_file_contradicts_is_refused(
         read_claims(et, kineto, StatedRank(0, "option"), timezone=None, modified_s=None, whole_job=False)
 
 
-def test_offsets_of_time_zones() -> None:
+def test_time_zones_are_read_as_offsets_or_refused() -> None:
     assert offsets_of("utc", 0) == offsets_of("Z", 0) == {0}
     assert offsets_of("UTC+5:45", 0) == offsets_of("+0545", 0) == {20_700}
     assert offsets_of("-03:30", 0) == {-12_600} and offset_name(-12_600) == "UTC-03:30"
@@ -320,7 +320,7 @@ def test_offsets_of_time_zones() -> None:
             offsets_of(name, 0)
 
 
-def test_a_time_zone_with_summer_time() -> None:
+def test_a_time_zone_with_summer_time_has_offsets_by_date() -> None:
     november, october = (calendar.timegm((2026, month, 21, 3, 0, 0)) for month in (11, 10))
     assert offsets_of("America/New_York", november) == {-5 * 3600} and offsets_of("America/New_York", october) == {
         -4 * 3600

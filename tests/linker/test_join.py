@@ -22,7 +22,7 @@ def test_each_node_has_the_times_of_its_call() -> None:
     assert JOIN.of_nodes(np.array([5, 6, 7, 8])).tolist() == [7, 5, -1]
 
 
-def test_the_innermost_linked_call_around_an_event() -> None:
+def test_an_event_belongs_to_the_innermost_linked_call_around_it() -> None:
     thread, ts = np.array([0, 0, 0, 1, 0], np.int32), np.array([25, 52, 70, 5, 95])
     found = linked_caller(JOIN, JOIN.node_of_call, thread, ts, ts + 1)
     assert found.tolist() == [1, 0, 1, -1, -1]

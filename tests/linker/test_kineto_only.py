@@ -29,7 +29,7 @@ def a_trace(*more: dict[str, Any]) -> KinetoTrace:
     return read_kineto(orjson.dumps(kineto_document([*events, *more])))
 
 
-def test_all_columns_of_the_nodes() -> None:
+def test_made_nodes_have_all_columns_of_an_et() -> None:
     kineto = a_trace()
     pair, match = host_side(kineto, cpu_calls(kineto))
     et = pair.et
@@ -56,7 +56,7 @@ def test_all_columns_of_the_nodes() -> None:
     assert host_side(nested, cpu_calls(nested))[0].et.parent.tolist() == [1, 1, 2, 3]
 
 
-def test_texts_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_made_nodes_have_texts_with_inputs_and_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kineto_only, "_BLOCK", 3)
     dims = {"Input Dims": [[2]], "Input type": ["float"], "Concrete Inputs": [""]}
     kineto = a_trace(event("cpu_op", "with inputs", 70, 1, **dims), event("cpu_op", "with inputs", 80, 1, **dims))
@@ -104,7 +104,7 @@ def test_unusable_thread_ids_are_replaced_by_numbers_from_1(tids: list[int | str
     [([4, 9], [0, 1, 1], 9), ([4, 9], [0, 0, 1], 4), (["x"], [0], 0), ([0], [0], 0), ([-1], [0], 0),
      ([2**63 - 1], [0], 2**63 - 1), ([2**63], [0], 0), ([1], [0], 1), ([], [], 0)],
 )  # fmt: skip
-def test_the_process_of_most_events(pids: list[Any], thread: list[int], expected: int) -> None:
+def test_the_process_of_most_events_is_taken(pids: list[Any], thread: list[int], expected: int) -> None:
     events = Events(threads=[(pid, 1) for pid in pids], thread=np.array(thread, np.int64))
     trace: Any = SimpleNamespace(events=events)
     assert kineto_only._pid(trace) == expected

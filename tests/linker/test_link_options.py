@@ -14,7 +14,7 @@ def test_keywords_of_link_are_the_options() -> None:
     assert {name: keywords[name] for name in keywords.keys() - others} == asdict(LinkOptions())
 
 
-def test_options_refuse_what_is_unknown() -> None:
+def test_options_refuse_unknown_methods_iterations_and_time_zones() -> None:
     with pytest.raises(UsageError, match="unknown matching method 'guess'; one of: auto, ids"):
         LinkOptions(match="guess")
     with pytest.raises(UsageError, match="unknown iteration 'best'; one of: first, last, median, or a number from 0"):

@@ -97,7 +97,7 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tup
     return LinkedRows.of(join, dependencies, code, Numbering.of(join, renumber=request.param)), trace, request.param
 
 
-def test_every_column_of_every_row(case: tuple[LinkedRows, Any, bool]) -> None:
+def test_every_column_has_its_value_in_every_row(case: tuple[LinkedRows, Any, bool]) -> None:
     rows, _, anew = case
     expected = ANEW if anew else KEPT
     assert set(GIVEN_COLUMNS) == {*expected, "kind"}
@@ -120,7 +120,7 @@ def test_times_in_whole_us_of_files_before_2024_stay_integers(base: int | None, 
     assert (type(node["ts"]), type(node["dur"])) == ((int, int) if whole else (float, float))
 
 
-def test_what_is_not_a_column(case: tuple[LinkedRows, Any, bool]) -> None:
+def test_edges_waits_and_memory_follow_the_rows(case: tuple[LinkedRows, Any, bool]) -> None:
     rows, _, anew = case
     kept = [[4, 9, "thread_handoff"], [10, 11, "stream"], [11, 14, "sync"]]
     kept += [[13, 10, "launch"], [13, 11, "launch"], [15, 12, "launch"]]
@@ -138,7 +138,7 @@ def test_what_is_not_a_column(case: tuple[LinkedRows, Any, bool]) -> None:
     assert memory.reserved.tolist() == [-1, 128, 128] and memory.address.tolist() == [2, 1, 1]
 
 
-def test_events_without_a_row(case: tuple[LinkedRows, Any, bool]) -> None:
+def test_events_without_a_row_are_unattached(case: tuple[LinkedRows, Any, bool]) -> None:
     rows = case[0]
     assert rows.unattached.tolist() == [9, 8]
     every, last = rows.unattached_events(0, 2), rows.unattached_events(1, 2)

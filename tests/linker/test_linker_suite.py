@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from linker_suite import case_of, cases, counts_of, read_output, run_case
 
 
-def test_the_index_is_what_is_known() -> None:
+def test_the_index_has_the_true_counts_of_each_case() -> None:
     for case in cases():
         for key, count in counts_of(case).items():
             assert getattr(case, key) == count, (case.name, key)

@@ -93,7 +93,7 @@ def test_the_first_made_nodes_are_named() -> None:
         assert note.startswith(f"{count} collectives that the ET lacks were reconstructed") and note.endswith(told)
 
 
-def test_tensors_in_lists_and_lists_of_lists() -> None:
+def test_tensors_are_found_in_lists_and_nested_lists() -> None:
     one, other = ([k, k, 0, 2, 4, "cpu"] for k in (1, 2))
     found = [(one, [2], "Tensor(float)"), (other, [3], "Tensor(float)")]
     assert list(_tensors([one, other], [[2], [3]], "GenericList[Tensor(float)]")) == found

@@ -44,7 +44,7 @@ def test_the_best_evidence_of_a_rank_wins(said: dict[str, int], rank: int | None
     assert (file.rank, file.evidence) == (rank, evidence)
 
 
-def test_a_number_before_the_suffix() -> None:
+def test_a_short_number_before_the_suffix_is_read() -> None:
     assert number_before_suffix("out/trace.3.et") == 3 and number_before_suffix("a.12.json") == 12
     assert number_before_suffix("3.d/trace.et") is None and number_before_suffix("a3.et") is None
     assert number_before_suffix("a.1234567.et") is None
@@ -83,7 +83,7 @@ def test_other_timelines_are_known_by_their_suffix(tmp_path: Path) -> None:
     assert looked(tmp_path, "a_7.sqlite", b"no database") == TraceFile("a_7.sqlite", KINETO, maybe=7, stem="a_7")
 
 
-def test_the_kind_is_found_inside(tmp_path: Path) -> None:
+def test_the_kind_of_a_file_is_found_in_its_content(tmp_path: Path) -> None:
     for content, kind in ((ET_HEAD % b"", ET), (KINETO_HEAD % (b"", b""), KINETO), (b"{}", ""), (b"\x1f\x8b", "")):
         assert looked(tmp_path, "a.json", content).kind == kind
         assert kind_inside(tmp_path / "a.json") == kind
@@ -102,7 +102,7 @@ def test_the_rank_and_process_of_a_kineto_trace(tmp_path: Path) -> None:
     assert looked(tmp_path, "c.json", KINETO_HEAD % (info.replace(b"16", b"0"), b"")).world_size is None
 
 
-def test_the_rank_and_process_of_an_et(tmp_path: Path) -> None:
+def test_the_beginning_of_an_et_tells_rank_and_process(tmp_path: Path) -> None:
     text = r"[{\"pg_desc\": \"default_pg\", \"ranks\": [], \"group_size\": 8}, {\"pg_desc\": \"x\", \"ranks\": [6]}]"
     init = b'{"name": "%b", "inputs": {"values": ["%b"]}, "pid": 3}' % (INIT.encode(), text.encode())
     (tmp_path / "a.json").write_bytes(ET_HEAD % init)
@@ -129,7 +129,7 @@ def test_what_comes_late_is_searched_for_only_where_the_name_has_no_rank(tmp_pat
         ("rank3/run/et.json", None), ("crank5.json", None), ("rank1/rank2.et.json", 2),
     ],
 )  # fmt: skip
-def test_ranks_in_file_names(path: str, rank: int | None) -> None:
+def test_ranks_are_read_from_file_names(path: str, rank: int | None) -> None:
     assert file_rank(path) == rank
 
 

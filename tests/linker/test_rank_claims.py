@@ -32,7 +32,7 @@ def groups(*found: Document) -> Document:
 WORLD_OF_4 = {"pg_desc": "default_pg", "ranks": [], "group_size": 4}
 
 
-def test_groups_cut_the_ranks_down() -> None:
+def test_a_rank_is_in_all_of_its_process_groups() -> None:
     first, second = {"pg_desc": "a", "ranks": [0, 1, 2]}, {"pg_desc": "b", "ranks": [1, 2, 3], "pg_size": 3}
     assert group_ranks([]) == Claim()
     assert group_ranks([first]) == Claim(frozenset({0, 1, 2}))
@@ -45,7 +45,7 @@ def test_groups_cut_the_ranks_down() -> None:
     assert group_ranks([{"ranks": [MAX_RANKS - 1]}]).rank == MAX_RANKS - 1
 
 
-def test_a_claim_of_one_rank() -> None:
+def test_only_a_claim_of_one_rank_has_a_rank() -> None:
     assert Claim(frozenset({3})).rank == 3 and Claim(frozenset({0})).rank == 0
     assert Claim(frozenset({3, 4})).rank is None and Claim().rank is None
 
@@ -60,7 +60,7 @@ def test_a_claim_of_one_rank() -> None:
         ([f"etplus.run={'a' * 65} rank=1"], set(), None),
     ],
 )
-def test_the_annotation_of_a_recording(names: list[str], runs: set[str], ranks: set[int] | None) -> None:
+def test_a_recording_annotation_tells_run_and_rank(names: list[str], runs: set[str], ranks: set[int] | None) -> None:
     expected = Claim(None if ranks is None else frozenset(ranks), runs=frozenset(runs))
     assert of_kineto(*names) == expected
     assert of_et(*(node(3 + i, name, []) for i, name in enumerate(names))) == expected
@@ -77,7 +77,7 @@ def test_messages_exclude_the_ranks_of_their_peers() -> None:
     assert of_et(send, receive) == Claim(None, None, True), "of how many ranks is not known"
 
 
-def test_collectives_groups_and_messages_together() -> None:
+def test_claims_of_groups_collectives_and_annotations_are_combined() -> None:
     members = {"pg_desc": "tp", "ranks": [2, 3]}
     own = node(4, "record_param_comms", [7, ["0", "default_pg"], 2, "allreduce", [], []], pg_size=4)
     assert of_et(groups(members), own) == Claim(frozenset({2}), 4, True)
@@ -93,7 +93,7 @@ def test_only_the_first_nodes_of_a_name_are_read() -> None:
     assert of_et(*silent[1:], last).rank == 2 and of_et(*silent, last).rank is None
 
 
-def test_the_header_of_a_kineto_trace() -> None:
+def test_the_header_of_a_kineto_trace_tells_its_rank() -> None:
     config = [{"pg_desc": "tp", "ranks": [2, 3], "pg_size": 2}, {"pg_desc": "default_pg", "ranks": [], "pg_size": 4}]
     assert of_kineto(distributedInfo={"rank": 3, "world_size": 8, "pg_config": config}) == Claim(frozenset({3}), 8)
     assert of_kineto(distributedInfo={"pg_config": config}) == Claim(frozenset({2, 3}), 4)
@@ -132,7 +132,7 @@ def test_names_of_operators_and_kernels_tell_whether_a_rank_communicates(name: s
         (["x", None, [["a"]], "allreduce"], {}, None, None),
     ],
 )
-def test_ranks_in_record_param_comms(inputs: list[Any], attrs: Document, rank: int | None, world: int | None) -> None:
+def test_record_param_comms_tells_rank(inputs: list[Any], attrs: Document, rank: int | None, world: int | None) -> None:
     found = of_et(node(3, "record_param_comms", inputs, **attrs))
     assert (found.rank, found.world_size, found.communicates) == (rank, world, True)
 

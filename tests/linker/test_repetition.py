@@ -69,7 +69,7 @@ PROGRAMS: dict[str, Callable[[], tuple[list[Step], int]]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_paired_is_right(name: str) -> None:
+def test_nearly_all_paired_events_are_paired_rightly(name: str) -> None:
     steps, queued = PROGRAMS[name]()
     _, found = linked(steps, queued, seed=1, jitter=0.8)
     wrong = [(a, b) for a, b in found if b is not None and not alike(a, b)]
@@ -97,7 +97,7 @@ def test_an_event_of_another_duration_is_left_out() -> None:
     assert repetition(trace)["unpaired"] == {"another duration than its repetition": 1}
 
 
-def test_what_no_operator_launches_has_no_counterpart() -> None:
+def test_events_that_no_operator_launches_have_no_counterpart() -> None:
     steps = [training()] * 4
     blob, truth = recorded(steps, 70)
     document = orjson.loads(blob)
@@ -152,7 +152,7 @@ def test_durations_of_other_work_differ_by_more_than_a_factor_and_10_microsecond
     assert _differ(events, partner).tolist() == [False, False, True, False, False, True, True, False, False]
 
 
-def test_the_report_and_the_tables() -> None:
+def test_the_report_and_the_tables_count_paired_events() -> None:
     trace, found = linked([training()] * 4, 60)
     report = repetition(trace)
     time = sum(trace.gpu.dur[:60].tolist())

@@ -40,7 +40,7 @@ def test_profiler_steps_go_before_everything_else() -> None:
     assert found.of(found.end[-1:] + 10**9).tolist() == [2]
 
 
-def test_the_annotation_of_the_data_loader() -> None:
+def test_iterations_begin_at_annotations_of_the_data_loader() -> None:
     loader = [event("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100 * k, 5) for k in range(1, 5)]
     other = [event("## forward ##", 100 * k + 20, 30) for k in range(1, 5)]
     found = iterations_of([*loader, *other, *OPS])
@@ -112,7 +112,7 @@ def some_iterations(*start: int, marker: tuple[int, ...] = (), label: list[str] 
 CALLS = [(0, 90, 0), (10, 20, 1), (100, 120, 7), (210, 220, -1)]
 
 
-def test_the_windows_of_both_sides() -> None:
+def test_the_windows_of_both_sides_are_described() -> None:
     nodes, calls = tables([0, 3, -1, 9], CALLS)
     found = describe_windows(nodes, calls, match(0, -1, 2, 1, notes=("second",)), some_iterations())
     assert found == {
@@ -149,7 +149,7 @@ def test_windows_are_none_where_no_call_is_linked() -> None:
         ((0, 100), (2, -1, -1), {}, [1], ["the ET is iteration 1 of 2, counted from 0, ProfilerStep#6{}"]),
     ],
 )  # fmt: skip
-def test_the_iterations_that_are_linked(
+def test_the_iterations_that_are_linked_are_listed(
     start: tuple[int, ...], call: tuple[int, ...], facts: Any, covered: list[int], notes: list[str]
 ) -> None:
     for seq, told in (([4, 4, 4], " (sequence numbers 4–4)"), ([-1, -1, -1], "")):

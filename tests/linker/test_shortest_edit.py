@@ -50,14 +50,14 @@ def test_the_script_ends_when_either_side_does(one: list[int], other: list[int])
     assert any(differences(i, j) == fewest and common(one[:i], other[:j]) == len(a) for i, j in ends)
 
 
-def test_beyond_the_allowed_differences_is_nothing_matched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_matched_beyond_the_allowed_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = calls([0, 1, 5, 5, 5, 2]), calls([0, 1, 2])
     for most, expected in ((3, [0, 1, 5]), (2, [0, 1]), (0, [0, 1])):
         monkeypatch.setattr("etplus.linker.shortest_edit._MAX_DIFFERENCES", most)
         assert shortest_edit(one, other, whole=True)[0].tolist() == expected
 
 
-def test_slices_and_names_alone() -> None:
+def test_slices_keep_order_names_and_sequence_numbers() -> None:
     table = calls([5, 6, 7, 8], [1, 2, 3, 4])
     back = table.slice(1, 4, -1)
     assert len(table) == 4 and back.name.tolist() == [8, 7, 6] and back.seq.tolist() == [4, 3, 2]

@@ -60,7 +60,7 @@ def test_an_event_without_a_launch_has_the_stack_of_its_operator() -> None:
     assert trace.kernels[0].op == trace.ops[0] and trace.kernels[0].stack == ("a.py(1): f",)
 
 
-def test_frames_that_cannot_be_cost_only_themselves() -> None:
+def test_impossible_frames_do_not_cost_the_other_frames() -> None:
     for bad in (
         {"ts": -5}, {"dur": -1}, {"ts": 1e300}, {"dur": 1e300}, {"ts": 2**70}, {"args": None}, {"args": {}},
         {"name": ""}, {"name": "nn.Module: "}, {"name": "(1): f"}, {"name": "a(99999999999): f"}, {"tid": "x"},

@@ -74,7 +74,7 @@ def test_what_the_program_or_the_system_handles_is_theirs(
     assert ended(text, tmp_path) == (status, printed)
 
 
-def test_a_fork_ends_by_itself(tmp_path: Path) -> None:
+def test_a_signal_ends_a_forked_child_at_once(tmp_path: Path) -> None:
     text = """
 watched.watch()
 child = os.fork()
@@ -90,7 +90,7 @@ say(f"wakeup {signal.set_wakeup_fd(-1)}")
     assert ended(text, tmp_path) == (0, ["child 15", "wakeup -1"])
 
 
-def test_a_wakeup_of_the_program_stays(tmp_path: Path) -> None:
+def test_the_wakeup_descriptor_of_the_program_is_kept(tmp_path: Path) -> None:
     text = """
 read_end, write_end = os.pipe()
 os.set_blocking(write_end, False)

@@ -116,7 +116,7 @@ def names(folder: Path, stem: str = "") -> tuple[list[str], list[str]]:
      ([3, 4], 2, {"state": "waiting", "steps": 2, "cut": True}, None),
      ([5, 6], 2, {"state": "waiting", "steps": 2, "cut": False}, None)],
 )  # fmt: skip
-def test_a_window_of_steps(
+def test_exactly_the_steps_of_the_window_are_recorded(
     torch: Any, tmp_path: Path, window: list[int], steps: int, said: dict[str, Any], marks: list[str] | None
 ) -> None:
     made, optimizer = record(torch, tmp_path, steps, steps=window)
@@ -146,7 +146,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def test_a_window_of_seconds(torch: Any, tmp_path: Path, slept: list[float]) -> None:
+def test_a_window_of_seconds_is_recorded_by_time(torch: Any, tmp_path: Path, slept: list[float]) -> None:
     made, _ = record(torch, tmp_path, 0, seconds=[0.01, 0.03])
     wait_for(lambda: made._over)
     assert slept == [0.01, 0.02]
@@ -166,7 +166,7 @@ def test_seconds_are_recorded_until_there_are_steps(torch: Any, tmp_path: Path, 
     assert status(tmp_path)["state"] == "recorded" and names(tmp_path)[1][0] == "ProfilerStep#1"
 
 
-def test_what_cannot_be_recorded_is_said(torch: Any, tmp_path: Path) -> None:
+def test_a_window_that_cannot_be_recorded_fails_with_its_reason(torch: Any, tmp_path: Path) -> None:
     (tmp_path / "rank-0.claim").touch()
     record(torch, tmp_path, 4, steps=[1, 2])
     assert (status(tmp_path)["state"], status(tmp_path)["steps"]) == ("failed", 1)

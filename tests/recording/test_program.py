@@ -57,7 +57,7 @@ def test_a_program_that_ends_and_one_that_cannot_be_started(tmp_path: Path) -> N
     assert program._run(["sh", "-c", "kill -TERM $PPID; sleep 5"], dict(os.environ)) == 128 + signal.SIGTERM
 
 
-def test_the_environment_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_a_program_carries_hook_and_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     plan = RecordingWindow(2, 4, otherwise=(5, 6))
     found = program._environment(Path("x"), plan)
@@ -78,13 +78,13 @@ def test_the_environment_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
      ({"state": "recording"}, STEPS, "the process was killed in the window"), ({"state": "waiting"}, STEPS, ""),
      ({"state": "failed", "reason": "why"}, STEPS, "rank 5: why"), ({"state": "recorded", "cut": False}, STEPS, "")],
 )  # fmt: skip
-def test_what_is_said_of_a_process(state: dict[str, Any], plan: RecordingWindow, note: str) -> None:
+def test_processes_that_recorded_too_little_say_why(state: dict[str, Any], plan: RecordingWindow, note: str) -> None:
     said = program._shortfall({"rank": 5, **state}, plan)
     assert note in said and bool(said) == bool(note) and (not said or said.startswith("rank 5: "))
     assert program._shortfall({"state": "failed", "reason": "why"}, plan) == "why"
 
 
-def test_what_is_said_if_nothing_was_recorded(tmp_path: Path) -> None:
+def test_the_message_explains_why_nothing_was_recorded(tmp_path: Path) -> None:
     assert "without -I, -E and -S" in program._nothing(tmp_path, [], STEPS)
     (tmp_path / "started").touch()
     assert program._nothing(tmp_path, [], STEPS) == "PyTorch was not imported"

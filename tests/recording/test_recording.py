@@ -143,7 +143,7 @@ def test_an_exception_passes_and_leaves_the_two_traces_after_the_window(
     assert names(tmp_path) == SET
 
 
-def test_one_recording_at_a_time(torch: Any, tmp_path: Path) -> None:
+def test_a_second_recording_at_the_same_time_is_refused(torch: Any, tmp_path: Path) -> None:
     with record(tmp_path, link=False) as outer:
         with pytest.raises(UsageError, match="another ExecutionTraceObserver"), record(tmp_path, name="inner"):
             pass

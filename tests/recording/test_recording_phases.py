@@ -237,7 +237,7 @@ def test_the_rank_is_that_of_the_process_group_if_there_is_one(
      (True, "profile_all_threads enable_cuda_sync_events", False, [{"enable_cuda_sync_events": True}]),
      (False, "profile_all_threads", True, [{"profile_all_threads": True}]), (False, "", False, [])],
 )  # fmt: skip
-def test_what_this_pytorch_knows_is_asked_for(
+def test_only_profiler_options_that_pytorch_knows_are_asked_for(
     monkeypatch: pytest.MonkeyPatch, cuda: bool, signature: str, threads: bool, expected: list[Any]
 ) -> None:
     made = Made()
@@ -253,7 +253,7 @@ def test_what_this_pytorch_knows_is_asked_for(
     assert made.experimental == expected
 
 
-def test_all_threads_need_a_pytorch_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_all_threads_is_refused_without_pytorch_support(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made()
     made.signature = ""
     made.install(monkeypatch)
@@ -261,7 +261,7 @@ def test_all_threads_need_a_pytorch_that_can(monkeypatch: pytest.MonkeyPatch) ->
         module._profile_options(0, 0, 1, None, True)
 
 
-def test_windows_of_at_least_one_iteration(made: Made) -> None:
+def test_negative_waits_and_empty_windows_are_refused(made: Made) -> None:
     assert module._profile_options(0, 0, 1, None, False)
     for numbers in ((-1, 0, 1), (0, -1, 1), (0, 0, 0)):
         with pytest.raises(UsageError, match="the minimums are 0, 0 and 1"):

@@ -57,7 +57,7 @@ def test_the_last_steps_before_the_window_are_timed_with_an_idle_device_at_both_
     [([10], 1), ([10, 11], 2), ([10, 11, 10, 900, 11, 10], 6)],
     ids=["the window begins with the first step", "one step is no median", "one of them compiled"],
 )
-def test_too_few_or_uneven_steps_say_nothing(monkeypatch: pytest.MonkeyPatch, took: list[int], window: int) -> None:
+def test_too_few_or_uneven_steps_are_not_used(monkeypatch: pytest.MonkeyPatch, took: list[int], window: int) -> None:
     assert timed(monkeypatch, took, window)[0] is None
 
 
@@ -66,7 +66,7 @@ def test_a_graph_that_is_being_captured_is_not_waited_for(monkeypatch: pytest.Mo
     assert found is not None and cuda.waits == 0
 
 
-def test_the_limits_of_a_step_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_unused_if_one_takes_over_sixty_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert timed(monkeypatch, [9, 6, 2, 2], window=4)[0] == UntracedStep(steps=3, step_ns=3, host_ns=2)
     assert timed(monkeypatch, [9, 7, 2, 2], window=4)[0] is None
     assert timed(monkeypatch, [9, 1, 90], window=3)[0] == UntracedStep(steps=2, step_ns=46, host_ns=46)

@@ -47,7 +47,7 @@ def test_the_largest_are_kept_and_callers_come_first() -> None:
     }.items()
 
 
-def test_iterations_are_one_box() -> None:
+def test_iterations_are_merged_into_one_box() -> None:
     events = [op(f"ProfilerStep#{n}", 100 * n, 90, cat="user_annotation") for n in range(3)]
     events += [op("aten::mm", 100 * n + 10, 50) for n in range(3)] + [launch(1, 20)]
     tree = flame_graph(read_trace(kineto_of(events)))
@@ -67,7 +67,7 @@ def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, mo
     assert [*paths_of(tree)] == chain[:most]
 
 
-def test_columns_of_a_small_trace() -> None:
+def test_flame_columns_hold_parents_kinds_counts_and_totals() -> None:
     events = [op("ProfilerStep#3", 0, 100, cat="user_annotation"), op("mm", 10, 50), launch(1, 20, 5)]
     tree = flame_graph(read_trace(kineto_of([op("first", 200, 10), *events])))
     columns = {key: tree[key].tolist() for key in ("parent", "kind", "count", "total")}

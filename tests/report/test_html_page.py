@@ -44,7 +44,7 @@ def test_a_page_that_no_browser_opens_is_refused(monkeypatch: pytest.MonkeyPatch
         page(DATA, "job")
 
 
-def test_a_page_is_html() -> None:
+def test_only_html_names_are_accepted_for_a_page() -> None:
     for name in ("-", "a", "a.html", "a.HTM", "b.html.gz", "dir.json/a"):
         check_page_name(name)
     for name in ("a.json", "a.json.gz", "a.html.txt"):

@@ -35,7 +35,7 @@ def rank_of(rank: int, ahead_us: int, members: str = "[0, 1, 2]", **kineto: Any)
     return read_trace(kineto_of(events, distributedInfo=info, baseTimeNanoseconds=BASE, **kineto))
 
 
-def test_known_clocks_and_waits() -> None:
+def test_clock_offsets_and_waits_of_ranks_are_recovered() -> None:
     ranks = [(rank, rank_lanes(rank_of(rank, ahead), 1000)) for rank, ahead in ((0, 10), (1, 7010), (2, 7))]
     job = job_timeline(ranks)
     assert [rank["offset"] for rank in job["ranks"]] == [0, 7_000_000, -3000]

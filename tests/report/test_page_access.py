@@ -39,7 +39,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", [":root", ':root[data-theme="dark"]'])
-def test_text_can_be_read(theme: str) -> None:
+def test_text_colors_have_a_contrast_of_at_least_4_5(theme: str) -> None:
     rules = (HTML / "style.css").read_text()
     block = rules[rules.index(f"{theme} {{") :].partition("}")[0]
     colors = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))

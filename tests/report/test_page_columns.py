@@ -19,7 +19,7 @@ def test_every_table_of_the_page_has_columns() -> None:
     assert not re.search(r"\bcol\.\w+\(", text), "no list of columns in the script"
 
 
-def test_columns_are_of_the_rows() -> None:
+def test_every_page_column_is_a_key_of_its_rows() -> None:
     analysis: dict[str, Any] = rank_report(analysis_of(f"linked {GPU_SHAPED}"))["analysis"]
     added = {"variants", "kernel_kind", "cause", "place", "remark", "what", "share"}
     checked = 0
@@ -32,7 +32,7 @@ def test_columns_are_of_the_rows() -> None:
     assert checked > 8
 
 
-def test_titles_units_and_meanings() -> None:
+def test_every_page_column_has_a_title_and_a_hint() -> None:
     page_columns.cache_clear()
     tables = page_columns()
     columns = {column["key"]: column for column in tables["operators"]}

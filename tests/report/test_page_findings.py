@@ -91,7 +91,7 @@ def test_two_clicks_lead_to_kernel_operator_module_and_line(
     assert browser.errors == []
 
 
-def test_names_are_texts_and_commands_are_quoted(
+def test_hostile_names_are_shown_as_text_and_commands_are_copied(
     browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, found = page_of(f"linked {GPU_SHAPED}", monkeypatch, EVIL)

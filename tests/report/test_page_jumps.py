@@ -62,7 +62,7 @@ def test_every_row_of_every_table_leads_to_its_place(browser: Page, tmp_path: Pa
     assert browser.errors == []
 
 
-def test_steps_of_a_page() -> None:
+def test_each_step_of_a_page_has_its_own_analysis() -> None:
     page = report_of("gpu-pairs/resnet103.kineto")
     steps = data_of(page)["ranks"][0]["steps"]
     assert sum(len(step["data"]) for step in steps) < 0.1 * len(page)
@@ -101,7 +101,7 @@ def test_steps_of_many_files_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == [500, 500, 166, 166, 125, 125]
 
 
-def test_columns_of_a_table_of_another_package() -> None:
+def test_a_table_of_another_package_is_shown_with_its_columns() -> None:
     class Part(Row):
         names: tuple[str, ...] = column("name", "Names.", "parts")
         ns: int = column("ns", "Time.")

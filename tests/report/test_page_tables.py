@@ -22,7 +22,7 @@ KEYS = {
 STEPS = [Batch(prefill=[(64, 64)]), *[Batch(decode=[(1, 65), (1, 9)])] * 3, Batch([(8, 8)], [(1, 66)])]
 
 
-def test_the_browser_shows_steps(browser: Page, tmp_path: Path) -> None:
+def test_the_browser_shows_serving_steps_and_phases(browser: Page, tmp_path: Path) -> None:
     analysis = analyze(load(orjson.dumps(serve(STEPS).document())))
     shown(browser, report_html([rank_report(analysis)]), tmp_path)
     heads, *rows = rows_of(browser, "serving_steps")

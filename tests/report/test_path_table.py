@@ -9,7 +9,7 @@ from made_traces import kernel, kineto_of, launch, op
 from traces import analysis_of
 
 
-def test_small_rows_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_limit_are_summed_into_one(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = analysis_of("gpu-kineto/h100_bert").trace
     chain = critical_chain(trace)
     assert chain is not None
@@ -19,7 +19,7 @@ def test_small_rows_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert few[3]["count"] == sum(row["count"] for row in whole[3:])
 
 
-def test_parts_of_a_small_path() -> None:
+def test_path_rows_name_their_operators_and_add_up() -> None:
     events = [op("aten::a", 0, 50), launch(1, 10), kernel("first", 1, 20, 60)]
     trace = analyze(read_trace(kineto_of(events))).trace
     chain = critical_chain(trace)

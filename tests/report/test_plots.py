@@ -24,7 +24,7 @@ def widths(axes: Any) -> list[list[float]]:
     return [[bar.get_width() for bar in bars] for bars in axes.containers]
 
 
-def test_gpu_time_of_a_trace() -> None:
+def test_the_plotted_bars_are_the_gpu_use_of_the_trace() -> None:
     analysis = analysis_of(f"linked {GPU_SHAPED}")
     (use,) = analysis.device_use
     axes = analysis.plot()

@@ -33,7 +33,7 @@ def set_value(browser: Page, id: str, value: str, event: str) -> None:
     )
 
 
-def test_the_library_is_the_published_one() -> None:
+def test_the_bundled_echarts_is_the_published_release() -> None:
     library = gzip.decompress((ROOT / "report" / "page" / "echarts.min.js.gz").read_bytes())
     assert hashlib.sha256(library).hexdigest() == ECHARTS_6_1_0
 
@@ -176,7 +176,7 @@ def test_a_page_of_one_rank_has_no_timeline_of_the_job() -> None:
     assert data_of(report_html(reports, title="T"))["title"] == data_of(report_html(reports[:1], "T"))["title"] == "T"
 
 
-def test_of_many_files_each_has_less() -> None:
+def test_each_of_many_files_gets_a_smaller_budget() -> None:
     asked: list[int] = []
     analysis = analysis_of("linked pairs/gpu_shaped_from_cpu")
     with pytest.MonkeyPatch.context() as patch:
@@ -189,7 +189,7 @@ def test_of_many_files_each_has_less() -> None:
     assert [one["flame"] for one in found.values()] == [4_000, 4_000, 750, 200]
 
 
-def test_kernels_have_the_kinds_of_their_rows() -> None:
+def test_only_nccl_kernels_have_the_kind_communication() -> None:
     analysis = analysis_of(f"linked {GPU_SHAPED}")
     kinds = rank_report(analysis)["kernel_kinds"]
     nccl = [kind for kind, row in zip(kinds, analysis.kernels, strict=True) if row.kernel.startswith("nccl")]

@@ -65,14 +65,14 @@ def test_notes_and_damage_are_told_and_long_lines_are_wrapped() -> None:
     assert max(map(len, lines[at:])) <= 60
 
 
-def test_device_time_by_operator() -> None:
+def test_device_time_is_listed_by_operator_up_to_the_top() -> None:
     found = table_of(text_of(small(), 200), "device time by operator")
     assert found[1:] == [["aten::add", "1", "0.020", "20.00", "50.0%"], ["aten::mm", "3", "0.020", "6.67", "50.0%"]]
     found = table_of(text_of(small(), 200, top=1), "device time by operator (the first 1 of 2)")
     assert found[1:] == [["aten::add", "1", "0.020", "20.00", "50.0%"]]
 
 
-def test_idle_time_and_the_queue() -> None:
+def test_idle_time_is_listed_by_cause_with_the_queue() -> None:
     (row,) = table_of(text_of(small(), 200), "idle time by cause")[1:]
     assert row[:4] == ["device 0 stream 7", "0.000", "0.030", "0.000"]
     assert row[4:6] == ["0.020", "0.010"] and row[6] == "2"
@@ -93,7 +93,7 @@ def test_a_table_says_where_it_is_cut() -> None:
     assert table_text(rows, 200, 3).splitlines()[0] == rows[0].title
 
 
-def test_iterations_have_a_mean() -> None:
+def test_the_text_gives_the_mean_of_the_iterations() -> None:
     events = [op(f"ProfilerStep#{n}", 100 * n, 100, cat="user_annotation") for n in range(4)]
     trace = read_trace(kineto_of([*events, op("aten::mm", 10, 5)]))
     assert "\nmean    0.100 ms" in text_of(analyze(trace), 200)
@@ -114,7 +114,7 @@ def analysis_with(*memory: DeviceMemory) -> Analysis:
     return cast("Analysis", SimpleNamespace(memory=memory, trace=trace))
 
 
-def test_memory_at_the_peak() -> None:
+def test_memory_at_the_peak_is_listed_by_device_and_holder() -> None:
     first = memory_of("cuda:0", 8_000_000, ("gradient", "a", 1, 2_000_000), ("gradient", "b", 2, 3_000_000),
                       ("gradient", "a", 3, 2_000_000), reserved=9_000_000)  # fmt: skip
     analysis = analysis_with(first, memory_of("cpu", 80_000), memory_of("cuda:1", 79_999))

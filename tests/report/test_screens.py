@@ -93,7 +93,7 @@ def test_a_trace_of_the_host_alone_has_operators() -> None:
     assert found().none_reason in lines
 
 
-def test_several_traces_are_rows() -> None:
+def test_several_traces_are_shown_as_rows_up_to_eighteen() -> None:
     row = report_text.row_of(steps(3), found(finding("first", None, None), finding("second", 9)))
     assert row == ["rank 3  <bytes>", "0.1", "55.0%", "0.1", "0.0", "second"]
     text = report_text.table_of_rows([[f"rank {at}", "0.1", None, "7.5", None, "x"] for at in range(20)], 80)
@@ -103,7 +103,7 @@ def test_several_traces_are_rows() -> None:
     assert rows[18] == "and 2 more with --full"
 
 
-def test_the_names_that_take_the_most_time() -> None:
+def test_the_names_with_the_most_time_are_listed_first() -> None:
     analysis = steps()
     lines = top_text.render(top_table([analysis], "kernel"), [analysis], "kernel", top=2).splitlines()
     assert lines[0] == "GPU 0.1 of 0.2 ms busy (55%)      --by operator, module, line, phase, step, rank"
@@ -177,14 +177,14 @@ def test_one_problem_has_its_evidence_and_place() -> None:
     assert findings_text.render_full(found(one)).splitlines()[0] == "1 problem in 0.200 ms"
 
 
-def test_what_was_recorded_of_several_ranks() -> None:
+def test_recorded_text_gives_ranks_or_steps_time_and_gpu_use() -> None:
     ranks = [steps(rank).trace for rank in range(2)]
     assert findings_text.recorded_text(ranks) == "2 ranks, 200 µs, GPU busy 55%"
     assert findings_text.recorded_text(ranks[:1]) == "2 steps, 200 µs (100 µs each), GPU busy 55%"
     assert findings_text.recorded_text([load(kineto_of([op("a", 0, 5)]))]) == "trace 5.0 µs"
 
 
-def test_two_traces_by_operator_and_kernel() -> None:
+def test_a_diff_of_two_traces_lists_changed_operators_and_kernels() -> None:
     changed = etplus.diff(steps().trace, steps(slow=6).trace)
     lines = diff_text.render(changed, shell="a b").splitlines()
     assert lines[:2] == ["step 100 µs in both", "GPU time 55.0 -> 61.0 µs (+10.9%, slower)"]
@@ -211,7 +211,7 @@ def test_equal_traces_changed_nothing() -> None:
     assert len(diff_text.render_full(same).split("\n\n")) == 1, "no table without changes"
 
 
-def test_changed_lines_of_the_host() -> None:
+def test_a_diff_lists_only_the_source_lines_that_changed() -> None:
     before, after = ({7: ("aten::mm", 30.0), 8: ("aten::relu", 20.0)}, {7: ("aten::mm", 90.0), 8: ("aten::relu", 20.0)})
     a, b = (etplus.link(None, kineto_of(program(lines))) for lines in (before, after))
     lines = [line.split() for line in diff_text.render(etplus.diff(a, b)).splitlines()]
@@ -220,7 +220,7 @@ def test_changed_lines_of_the_host() -> None:
     assert not any("relu" in " ".join(line) for line in lines)
 
 
-def test_two_jobs_rank_by_rank() -> None:
+def test_two_jobs_are_compared_over_the_ranks_they_share() -> None:
     a, b = (
         etplus.Job([steps(rank, slow=slow * rank).trace for rank in range(ranks)]) for slow, ranks in ((0, 3), (5, 2))
     )
@@ -234,7 +234,7 @@ def test_two_jobs_rank_by_rank() -> None:
     assert "kernels, all ranks, by change in time" in full and "only in A, left out: ranks 2" in full
 
 
-def test_what_was_launched_outside_steps_is_told() -> None:
+def test_a_diff_tells_what_was_launched_outside_steps() -> None:
     def with_setup(us: float) -> etplus.Trace:
         events = [launch(1, 1), kernel("set-up", 1, 2, us)] if us else []
         events += [event("user_annotation", f"ProfilerStep#{n}", 10 + 100 * n, 80) for n in range(2)]

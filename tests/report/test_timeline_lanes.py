@@ -57,7 +57,7 @@ def test_events_become_blocks_on_lanes_per_stream_and_thread() -> None:
     assert found["count"].tolist() == [1] * 8 and found["busy"].tolist() == found["dur"].tolist()
 
 
-def test_names_to_search_for() -> None:
+def test_searchable_names_are_ordered_by_their_total_time() -> None:
     found = timeline(traced())
     told = [(found["names"][one["name"]], one["count"], one["total"], one["ts"], one["dur"]) for one in found["found"]]
     assert told == [
@@ -66,7 +66,7 @@ def test_names_to_search_for() -> None:
     ]  # fmt: skip
 
 
-def test_modules_none_of_whose_events_is_known() -> None:
+def test_modules_without_any_known_event_are_left_out() -> None:
     module = {**op("nn.Module: Net_0", 0, 60), "cat": "python_function", "args": {"Python id": 1}}
     found = timeline(traced([module, op("aten::a", 5, 40), launch(1, 10, 2), kernel("lost", 2, 70, 5)]))
     assert found["places"] == []
@@ -92,7 +92,7 @@ def test_the_load_is_that_of_the_devices_or_else_of_the_host() -> None:
 
 
 @pytest.mark.parametrize("intervals", [[], [(2, 5)], [(0, 3), (3, 4), (7, 20)]])
-def test_covered_time_by_counting(intervals: list[tuple[int, int]]) -> None:
+def test_covered_time_equals_a_count_of_busy_units(intervals: list[tuple[int, int]]) -> None:
     busy = Intervals(*np.array(intervals, np.int64).reshape(-1, 2).T)
     times = np.arange(0, 22, dtype=np.float64)
     units = {unit for start, end in intervals for unit in range(start, end)}
@@ -120,7 +120,7 @@ def details(trace: Trace) -> list[dict[str, Any]]:
     ]
 
 
-def test_delays_and_events_below_calls() -> None:
+def test_details_give_launch_delays_and_device_time_below_calls() -> None:
     ka, kb, outer, middle, inner = details(traced())
     assert ka["delay"] == [3_000, 8_000] and kb["delay"] == [18_000]
     assert ka["correlation"] == [1, 2] and kb["correlation"] == [3]

@@ -19,13 +19,13 @@ def test_events_are_numbered_by_lane_row_and_start() -> None:
     assert [part.tolist() for part in layout.parts()] == [[4, 2], [3, 1], [0]]
 
 
-def test_numbers_among_all_events() -> None:
+def test_each_event_gets_its_number_in_the_layout_and_others_none() -> None:
     found = layout_of((0, 0, 8), (0, 0, 4), (0, 0, 6)).numbers_among(np.array([1, 3, 6]), 7)
     assert found.tolist() == [-1, 2, -1, 0, -1, -1, 1, -1]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_a_tile_is_of_one_row(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_tile_starts_with_each_row_or_when_full(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "_TILE", size)
     events = sorted(
         (lane, depth, at) for lane, depth, count in ((0, 0, 7), (0, 1, 3), (2, 1, 4)) for at in range(count)
@@ -62,7 +62,7 @@ def test_columns_are_as_narrow_as_their_values(values: list[int], size: int) -> 
     assert unpacked(pack(fields_of(columns), columns), [field], len(values))["a"] == values
 
 
-def test_distances_have_room_too() -> None:
+def test_a_column_of_differences_is_wide_enough_for_them() -> None:
     columns = {"a": np.array([-100, 100], np.int64)}
     assert fields_of(columns, ["a"]) == [Field("a", 2, delta=True)]
     assert fields_of(columns) == [Field("a", 1)]
@@ -80,7 +80,7 @@ def test_distances_take_the_fewest_bytes_that_hold_them(values: list[int], size:
     assert unpacked(pack(fields, columns), form, len(values))["a"] == values
 
 
-def test_columns_follow_one_another() -> None:
+def test_packed_columns_are_unpacked_to_the_same_values() -> None:
     columns = {"a": np.array([1, -300]), "b": np.array([7, 8]), "c": np.array([2**40, 2**40 + 1])}
     fields = fields_of(columns, ["c"])
     assert [(one.name, one.size, one.delta) for one in fields] == [("a", 2, False), ("b", 1, False), ("c", 6, True)]

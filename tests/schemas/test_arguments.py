@@ -87,13 +87,13 @@ def test_a_side_that_cannot_be_read_spoils_no_other(broken: dict[str, Any], expe
 
 
 @pytest.mark.parametrize("text", [b"null", b"[]", b"{", b"\xff"])
-def test_what_is_no_node(text: bytes) -> None:
+def test_text_that_is_no_node_decodes_to_an_empty_record(text: bytes) -> None:
     assert decode_call(text) == CallRecord(NOTHING, NOTHING, {}) and decode_call(text).schema == ""
     assert undecoded_arguments(text) is None
 
 
 @pytest.mark.parametrize("flat", [False, True])
-def test_a_made_node_is_read_again(flat: bool) -> None:
+def test_a_made_node_decodes_to_its_numbers_and_inputs(flat: bool) -> None:
     numbers = {"id": 9, "parent": 2, "rf_id": 1, "fw_parent": 0, "seq_id": -1, "scope": 7, "tid": 1, "fw_tid": 0}
     inputs = list(zip(VALUES, SHAPES, TYPES, strict=True))
     text = made_node("gloo:all_reduce", numbers, inputs, flat=flat, made_of="a call")
@@ -123,7 +123,7 @@ def test_equal_signatures_have_one_code() -> None:
     assert values == [Signature((Argument((Tensor(shape, "float32"),)),), ()) for shape in ((2, 3), (2, 4))]
 
 
-def test_signatures_of_lists_and_numbers() -> None:
+def test_signatures_include_tensors_in_lists_and_numbers_on_request() -> None:
     node = inputs(
         [[[2], [3, 1]], [], [[], [4]], [5]],
         ["GenericList[Tensor(c10::Half),Tensor(int)]", "Int", "GenericList[None,Tensor(float)]", "Tensor(nullptr ())"],
@@ -137,7 +137,7 @@ def test_signatures_of_lists_and_numbers() -> None:
     assert coded(empty, wanted=True)[1] == [Signature((Argument(),), ())], "Kineto left a number out"
 
 
-def test_strides_of_zero_are_expansions() -> None:
+def test_dimensions_with_a_stride_of_zero_count_as_expanded() -> None:
     types = ["Tensor(float)", "Int", "Tensor(float)"]
     node = inputs([[4, 1, 5], [], [2]], types, strides=[[0, 0, 1], [], [1]])
     assert [argument.expanded for argument in coded(node)[1][0].inputs] == [(0,), (), ()]
@@ -170,7 +170,7 @@ def test_signatures_have_the_returned_tensors_only_if_outputs_were_recorded() ->
         inputs([[True]], ["Tensor(float)"]), inputs([[1]], [3]),  # type: ignore[list-item]
     ],
 )  # fmt: skip
-def test_shapes_that_are_none(node: dict[str, Any]) -> None:
+def test_inputs_with_invalid_shapes_or_types_get_no_signature(node: dict[str, Any]) -> None:
     assert coded(node) == ([-1], [])
 
 
@@ -187,7 +187,7 @@ def test_process_groups_are_read_from_plain_or_quoted_json_lists() -> None:
     assert process_groups("{}") is None and process_groups("no") is None and process_groups(text, quoted=True) is None
 
 
-def test_records_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_records_read_in_blocks_keep_the_order_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     class Store(TextRecords):
         def texts(self, rows: IntColumn) -> list[bytes]:
             return [b'{"inputs": {"values": [%d], "shapes": [[]], "types": ["Int"]}}' % row for row in rows.tolist()]

@@ -105,7 +105,7 @@ TENSOR = [7, 8, 0, 24, 4, "cpu"]
         ([TENSOR], [TENSOR, None, True], Comm(bytes=96)), ([TENSOR], [TENSOR, None, "5"], Comm(bytes=96)),
     ],
 )  # fmt: skip
-def test_what_follows_from_inputs(values: list[Any], caller: list[Any] | None, expected: Comm) -> None:
+def test_recorded_inputs_give_bytes_and_peers(values: list[Any], caller: list[Any] | None, expected: Comm) -> None:
     assert with_inputs(Comm(), values, caller) == expected
     assert with_inputs(Comm(bytes=5), values, None) == Comm(bytes=5), "a known size stays"
 

@@ -69,7 +69,7 @@ KERNELS: list[Row] = [
 OPS: list[Row] = [(2, 2, "c10d::allreduce_", 100, 10, 1), (3, 3, "c10d::send", 30, 10, 1)]
 
 
-def test_kernels_in_the_order_of_their_launches() -> None:
+def test_communication_kernels_are_listed_in_the_order_of_their_launches() -> None:
     comm = {
         20: Comm(dtype="float", in_nelems=10, seq=4), 22: Comm(collective="send", dst_rank=3, bytes=9, pg_name="pp"),
     }  # fmt: skip
@@ -85,7 +85,7 @@ def test_kernels_in_the_order_of_their_launches() -> None:
     assert first.understood and second.understood and third.understood
 
 
-def test_what_is_not_understood() -> None:
+def test_communications_without_a_valid_kind_or_peer_are_not_understood() -> None:
     events: list[Row] = [(20, 2, "ncclDevKernel_Generic", 1, 1, 7), (21, 2, "k", 2, 1, 7), (22, 2, "k", 3, 1, 7),
                          (23, 2, "k", 4, 1, 7)]  # fmt: skip
     comm = {
@@ -131,7 +131,7 @@ def test_host_collectives_are_issued_with_the_last_op_before_them() -> None:
     assert issue_times(trace, comm_rows(trace)).tolist() == [10, 90, 90, 60, 90, 800]
 
 
-def test_waiting_calls_and_threads_of_the_backend() -> None:
+def test_wait_calls_are_paired_with_collectives_and_backend_ops_are_found() -> None:
     trace = made(HOST)
     rows = comm_rows(trace)
     assert [ids(trace, pair) for pair in blocking_calls(trace, rows)] == [[10, 13], [11, 13]]
@@ -157,7 +157,7 @@ FUNCTIONAL: list[Row] = [
 ]  # fmt: skip
 
 
-def test_groups_of_collectives_of_the_host() -> None:
+def test_groups_of_host_collectives_are_inferred_from_names_and_sizes() -> None:
     whole, shard = [1, 2, 0, 96, 4, "cpu"], [3, 4, 0, 48, 4, "cpu"]
     inputs = {2: [TENSOR, "sum", "1"], 4: [whole, shard]}
     assert groups_of(FUNCTIONAL, inputs, g1=[0, 1], g2=[0, 4], g3=[0, 1, 2, 3]) == ["1", "2"]

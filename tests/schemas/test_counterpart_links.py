@@ -42,7 +42,7 @@ def found(trace: Trace) -> list[tuple[int, int, bool]]:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_file_says_what_the_linker_found(kineto: bytes, alone: bool, tmp_path: Path) -> None:
+def test_counterparts_are_written_to_files_and_read_back(kineto: bytes, alone: bool, tmp_path: Path) -> None:
     trace = link(None, kineto) if alone else with_et(kineto)
     document = trace.to_dict()
     assert_valid(document)
@@ -67,7 +67,7 @@ def test_a_file_says_what_the_linker_found(kineto: bytes, alone: bool, tmp_path:
     assert back.to_dict()["unattached"] == document["unattached"]
 
 
-def test_what_is_no_counterpart_is_refused(kineto: bytes) -> None:
+def test_an_invalid_counterpart_in_a_file_is_refused(kineto: bytes) -> None:
     document = link(None, kineto).to_dict()
     assert len(read_etplus(orjson.dumps(document)).counterparts) == QUEUED
     first = next(k for k, one in enumerate(document["nodes"]) if "counterpart" in one)

@@ -41,7 +41,7 @@ def test_tables_that_an_export_lacks_have_no_rows(database: Database) -> None:
     assert (database.count(table, "1"), database.pairs(table, "start", "end")) == (0, set())
 
 
-def test_texts_counts_and_pairs(database: Database) -> None:
+def test_a_database_returns_rows_counts_and_distinct_pairs(database: Database) -> None:
     rows = [row for block in database.rows("NVTX_EVENTS", ("text", "start")) for row in block]
     assert rows == [("x", 5), (None, 3), ("y", 7)]
     assert [database.count("NVTX_EVENTS", "eventType = ?", kind) for kind in (59, 60, 61)] == [2, 1, 0]
@@ -56,7 +56,7 @@ def test_names_are_looked_up_and_missing_ones_refused(database: Database) -> Non
         database.names(np.array([1, 4, 3]))
 
 
-def test_what_is_wrong_with_a_column(database: Database) -> None:
+def test_bad_columns_and_foreign_databases_are_refused(database: Database) -> None:
     with pytest.raises(TraceFormatError, match=r"NVTX_EVENTS, globalTid.*'odd' is not an integer"):
         database.numbers("NVTX_EVENTS", ("start", "globalTid"))
     with pytest.raises(TraceFormatError, match="column id is missing"):

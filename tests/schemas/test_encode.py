@@ -89,12 +89,12 @@ def by_columns(nodes: list[dict[str, Any]]) -> list[bytes]:
 
 
 @given(st.lists(NODE, min_size=1, max_size=12))
-def test_the_bytes_are_those_of_protobuf(nodes: list[dict[str, Any]]) -> None:
+def test_nodes_are_encoded_to_the_bytes_that_protobuf_writes(nodes: list[dict[str, Any]]) -> None:
     assert by_columns(nodes) == [by_protobuf(one) for one in nodes]
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 16383, 16384, 2_100_000])
-def test_lengths_of_all_sizes(length: int) -> None:
+def test_texts_of_any_length_are_encoded_as_protobuf_does(length: int) -> None:
     text = "x" * length
     assert text_field(NAME, text.encode()) == Node(name=text).SerializeToString()
     node = Node(inputs=IOInfo(values="[]", shapes=text + "!", types="[]"))
@@ -107,7 +107,7 @@ def test_a_node_that_is_too_long_is_refused() -> None:
     assert len(messages([b"x" * MAX_MESSAGE_BYTES])) == 1
 
 
-def test_messages_of_blocks_are_the_nodes() -> None:
+def test_messages_decoded_from_blocks_equal_the_encoded_nodes() -> None:
     nodes = [Node(id=number, name="x" * number) for number in (1, 127, 300)]
     encoded = [delimited(node.SerializeToString()) for node in nodes]
     assert list(messages_of([Block(2, encoded[0] + encoded[1]), Block(0, b""), Block(1, encoded[2])])) == nodes

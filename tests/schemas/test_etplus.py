@@ -139,7 +139,7 @@ def test_renumbered_files_number_children_right_after_their_op(tmp_path: Path) -
     assert sorted(events) == sorted(node["kineto_event"] for node in usual["nodes"] if "cat" in node)
 
 
-def test_renumbering_keeps_strangers_out(tmp_path: Path) -> None:
+def test_references_to_missing_nodes_match_no_node_after_renumbering(tmp_path: Path) -> None:
     nodes = [
         {"id": 8, "name": "aten::mm", "rf_id": 1, "parent": 4, "fw_parent": 3},
         {"id": 9, "name": "x", "parent": 5},
@@ -176,5 +176,5 @@ def test_parents_come_before_children_even_if_their_ids_are_larger(tmp_path: Pat
         ({"id": 5, "attrs": {}}, {"id": 50, "attrs": {}, "et_id": 5}),
     ],
 )  # fmt: skip
-def test_a_node_with_a_new_id(node: Document, expected: Document) -> None:
+def test_a_renumbered_node_keeps_its_old_id_and_maps_its_references(node: Document, expected: Document) -> None:
     assert orjson.loads(renumbered_node(orjson.dumps(node), {4: 40, 5: 50})) == expected

@@ -30,7 +30,7 @@ def json(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-def test_the_fields_of_comm() -> None:
+def test_kernel_arguments_decode_to_the_fields_of_a_communication() -> None:
     assert kernel_comm(json(KERNEL)) == {
         "collective": "allreduce", "dtype": "Float", "in_nelems": 256, "out_nelems": 128, "group_size": 4,
         "pg_name": "3", "pg_desc": None, "pg_ranks": [0, 1], "src_rank": 1, "dst_rank": 2, "seq": 9,
@@ -50,7 +50,7 @@ def test_the_fields_of_comm() -> None:
         ({"In msg nelems": None, "Out msg nelems": None}, None), ({"In msg nelems": 0, "Out msg nelems": 0}, 0),
     ],
 )  # fmt: skip
-def test_the_bytes_of_a_communication(changes: dict[str, Any], size: int | None) -> None:
+def test_bytes_of_a_communication_follow_from_elements_and_dtype(changes: dict[str, Any], size: int | None) -> None:
     assert comm_of(json({**KERNEL, **changes}), "").bytes == size
     assert comm_of(b"{}", "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)").collective == "allreduce"
 
@@ -69,11 +69,11 @@ def test_lists_of_integers_are_read_and_other_values_are_none(value: Any, expect
     [(b'{"bytes": 4}', 4), (b'{"bytes": 0}', 0), (b'{"bytes": -1}', -1), (b'{"bytes": 4.0}', -1), (b"null", -1),
      (b"{", -1), (b'{"bytes": 4611686018427387903}', 2**62 - 1), (b'{"bytes": 4611686018427387904}', -1)],
 )  # fmt: skip
-def test_bytes_of_a_copy(args: bytes, size: int) -> None:
+def test_the_size_of_a_copy_is_its_bytes_or_minus_one(args: bytes, size: int) -> None:
     assert size_of_copy(args) == size
 
 
-def test_launches_graph_nodes_and_synchronization() -> None:
+def test_arguments_of_launches_graph_nodes_and_synchronization_are_decoded() -> None:
     found = launch_args(b'{"kernel": "k", "grid": [1, 2, 3], "block": [4, 5, 6]}')
     assert (found.kernel, found.dimensions) == ("k", ((1, 2, 3), (4, 5, 6)))
     assert launch_args(b"[").dimensions == launch_args(b'{"grid": [1]}').dimensions == ((-1,) * 3, (-1,) * 3)

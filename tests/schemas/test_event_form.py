@@ -30,7 +30,7 @@ def test_other_events_are_in_order_of_start_and_outer_ones_first() -> None:
     assert found == [(4, False, PID, 7, 1000, 2000), (2, True, 0, 9, 3000, 4000), (1, True, 0, 9, 3000, 2000)]
 
 
-def test_the_header_has_what_the_trace_knows() -> None:
+def test_the_header_holds_known_fields_with_too_large_numbers_as_floats() -> None:
     assert header(step_by_hand(), 77) == {
         "schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "displayTimeUnit": "ms",
         "baseTimeNanoseconds": 77,
@@ -59,7 +59,7 @@ def test_arguments_are_replaced_and_unchanged_events_keep_their_text() -> None:
     assert with_arguments(b"{}", {"flop": 1}, ["flop"]) == b'{"args":{"flop":1}}'
 
 
-def test_recorded_arguments_as_texts() -> None:
+def test_recorded_arguments_become_texts_without_the_excluded_names() -> None:
     record = {"args": msgspec.Raw(b'{"a": 1, "b": "x", "c": 2}')}
     assert recorded_args(record, {"c"}) == {"a": "1", "b": '"x"'}
     assert recorded_args({}, ()) == {} == recorded_args({"args": msgspec.Raw(b"[1]")}, ())

@@ -48,7 +48,7 @@ def test_an_unknown_layout_is_an_error_that_names_it(version: str | int | None) 
         read_execution_trace(json.dumps(document).encode())
 
 
-def test_an_et_plus_file_is_told_apart() -> None:
+def test_an_et_plus_file_is_refused_as_already_linked() -> None:
     with pytest.raises(TraceFormatError, match="already linked"):
         read_execution_trace(json.dumps({**et_document([{"id": 3, "name": "a"}]), "etplus": {}}).encode())
 
@@ -58,7 +58,7 @@ def test_an_et_plus_file_is_told_apart() -> None:
     [b"no json", b"[]", b'{"schema": "1.0.1"}', b'{"schema": "1.0.1", "nodes": {}}', b"\xff\xfe",
      *(b'{"schema": "1.0.1", "nodes": %b}' % nodes for nodes in (b"[]", b"[1, 2]", b"[{}]"))],
 )  # fmt: skip
-def test_what_is_no_et(text: bytes) -> None:
+def test_input_that_is_no_execution_trace_is_refused_in_one_line(text: bytes) -> None:
     with pytest.raises(TraceFormatError) as caught:
         read_execution_trace(text)
     assert caught.value.file == "<bytes>" and "\n" not in str(caught.value)

@@ -48,14 +48,14 @@ def test_empty_files_and_gzip_without_content_are_refused(tmp_path: Path, conten
             load(packed)
 
 
-def test_missing_directory_and_unreadable(tmp_path: Path) -> None:
+def test_a_directory_and_an_overlong_path_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match="is a directory"):
         load(tmp_path)
     with pytest.raises(TraceFormatError, match="cannot be read"):
         load(tmp_path / ("long" * 100))
 
 
-def test_errors_are_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_raises_a_one_line_error_that_can_be_pickled(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError) as caught:
         load(tmp_path / "none.json")
     assert str(caught.value) == f"{tmp_path / 'none.json'}: no such file; check the path"
@@ -65,7 +65,7 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("error", "name"), [(KeyboardInterrupt, "out.json"), (MemoryError, "out.json.gz")])
-def test_an_interrupted_write_leaves_nothing(tmp_path: Path, name: str, error: type[BaseException]) -> None:
+def test_an_interrupted_write_leaves_only_the_old_file(tmp_path: Path, name: str, error: type[BaseException]) -> None:
     (tmp_path / name).write_bytes(b"old")
     with pytest.raises(error), open_output(tmp_path / name) as file:
         file.write(b"x" * 100_000)
@@ -75,7 +75,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, name: str, error: t
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_one_line() -> None:
+def test_a_write_to_a_full_disk_fails_in_one_line() -> None:
     failed = pytest.raises(EtplusError, match=r"^/dev/full: writing failed \(.*\); nothing was left behind$")
     with failed, open_output("/dev/full") as file:
         file.write(b"x" * 1_000_000)
@@ -146,7 +146,7 @@ def gathered(pieces: list[bytes], kept: int, packed: int | None = None) -> bytes
     return spool.text()[:]
 
 
-def test_what_fits_into_memory_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "available_memory", lambda: 100)
     pieces = [b"a" * 20, b"b" * 30]
     assert gathered(pieces, sys.maxsize) == b"".join(pieces), "half of the memory, as joining takes it once more"
@@ -159,7 +159,7 @@ def test_what_fits_into_memory_is_gathered(monkeypatch: pytest.MonkeyPatch) -> N
         gathered([*pieces, b"c" * 51], 99)
 
 
-def test_what_fits_onto_the_disk_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_that_do_not_fit_onto_the_disk_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=100))
     assert gathered([b"a" * 60, b"b" * 30], 59) == b"a" * 60 + b"b" * 30
     with pytest.raises(TraceFormatError, match=r"91 bytes or more, and 90 bytes of disk space in .* can be used"):
@@ -168,7 +168,7 @@ def test_what_fits_onto_the_disk_is_gathered(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 128, 1024])
-def test_files_of_holes_are_refused(blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_mostly_of_holes_are_refused(blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for size, refused in ((512 * blocks * 200, False), (max(512 * blocks * 200, 1 << 25) + 1, blocks > 0)):
         status = SimpleNamespace(st_size=size, st_blocks=blocks)
         with (

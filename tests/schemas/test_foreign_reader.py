@@ -124,7 +124,7 @@ def test_numbers_are_taken_for_integers_and_names_of_groups(tmp_path: Path) -> N
     assert (comm.bytes, comm.pg_name) == (4_000_000, "3")
 
 
-def test_groups_there_and_back(tmp_path: Path) -> None:
+def test_groups_are_written_to_two_files_and_read_back(tmp_path: Path) -> None:
     prefix = str(tmp_path / "job")
     files = write_groups(prefix, {3: [0, 2], 1: [1]}, {1: "tp", 3: "pp", 9: "unused"})
     assert files == [f"{prefix}.comm_groups.json", f"{prefix}.comm_group_names.json"]
@@ -144,7 +144,7 @@ def test_group_files_of_wrong_form_or_numbers_are_refused(text: str, problem: st
         read_groups(str(tmp_path / "g.json"))
 
 
-def test_names_and_members_of_groups(tmp_path: Path) -> None:
+def test_group_members_come_from_a_file_or_the_ranks_using_them(tmp_path: Path) -> None:
     used = {0: ["1", ""], 1: ["1", "2"], 2: ["2"]}
     assert group_members(used, {2: [2, 9]}) == {"1": (0, 1), "2": (2, 9)}
     assert group_members(used, None) == {"1": (0, 1), "2": (1, 2)}

@@ -17,5 +17,5 @@ from goldens import cases, differences
 
 
 @pytest.mark.parametrize(("folder", "name"), cases("reading", "schemas"))
-def test_a_file_is_read_as_it_was(folder: str, name: str) -> None:
+def test_reading_a_file_gives_the_lines_of_its_golden_file(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

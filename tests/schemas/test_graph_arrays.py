@@ -54,7 +54,7 @@ def test_arrays_have_the_types_that_they_are_said_to_have() -> None:
     assert graph.edge_index.tolist() == [[0, 1], [2, 0]] and graph.config_runtime.tolist() == [5, 6, 7, 8]
 
 
-def test_what_a_file_may_lack() -> None:
+def test_missing_arrays_of_a_graph_get_empty_defaults() -> None:
     few = arrays(node_config_ids=None, node_config_feat=None, node_splits=None)
     graph = read(**few, node_runtime=np.array([1, 2, 3], np.int32))
     assert graph.node_splits.tolist() == [[0, 3]] and graph.node_config_ids.tolist() == []
@@ -83,7 +83,7 @@ def test_what_a_file_may_lack() -> None:
         ({"node_opcode": np.array(["a", "b", "c"])}, "invalid literal"),
     ],
 )  # fmt: skip
-def test_arrays_that_do_not_fit(changes: dict[str, Any], problem: str) -> None:
+def test_invalid_arrays_are_refused_with_the_problem_and_a_remedy(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(TraceFormatError) as error:
         read(**arrays(**changes))
     assert problem in str(error.value) and "etplus convert --to npz" in str(error.value)

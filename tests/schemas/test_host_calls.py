@@ -37,7 +37,7 @@ def test_host_collectives_pair_with_the_calls_of_their_kind(
     assert found.tolist() == expected and found.shape == (len(expected), 2)
 
 
-def test_a_run_before_all_calls_has_none() -> None:
+def test_a_run_before_all_calls_is_paired_with_no_call() -> None:
     assert pair_with_calls([1, 5], ["x", "x"], [2, 3, 4], ["y"] * 3).tolist() == [[5, 4]]
 
 
@@ -60,7 +60,7 @@ def tensor(elements: Any) -> list[Any]:
         ("allgather", [tensor(1), tensor(1)], 1),
     ],
 )  # fmt: skip
-def test_ranks_by_how_often_a_shard_fits(call: str, values: list[Any], size: int | None) -> None:
+def test_group_size_is_how_often_a_shard_fits_the_full_tensor(call: str, values: list[Any], size: int | None) -> None:
     assert group_size_of(f"c10d::_{call}_base_", values) == size
     assert group_size_of(f"c10d::{call}_", values) is None
 

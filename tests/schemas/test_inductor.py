@@ -39,7 +39,7 @@ def test_a_single_trace_in_a_folder_has_all_that_is_there(tmp_path: Path) -> Non
     assert [Path(file).name for file in found] == ["kernel_information.json.gz", "model__0_forward_1.0.json"]
 
 
-def test_arguments_of_a_kernel_that_was_annotated() -> None:
+def test_annotated_kernels_give_graph_node_ids_module_and_stack() -> None:
     args = b'{"graph node id": 17179869187, "module_fqn": "head", "stack": "a.py:1:f"}'
     ids, own = annotated_args(args)
     assert ids == [17179869187] and own is not None

@@ -62,7 +62,7 @@ def test_kernels_follow_their_launch_and_the_previous_of_their_stream() -> None:
     }  # fmt: skip
 
 
-def test_calls_wait_for_events_that_are_there() -> None:
+def test_sync_edges_come_only_from_events_that_exist() -> None:
     calls = [(2, 2, "a", 0, 10, 1), (3, 3, "b", 20, 10, 1)]
     events = [(10, 2, "k", 5, 5, 7), (11, 2, "m", 6, 5, 8)]
     trace = built(calls, events, sync={1: [10, 11, 77], 2: [11]})

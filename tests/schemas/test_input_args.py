@@ -49,7 +49,7 @@ def test_what_kineto_records_in_the_terms_of_ets() -> None:
     assert lists[6] == f"GenericList[{unknown},{unknown}]" and lists[0] == "Tensor(float)"
 
 
-def test_texts_of_another_length_are_left_out() -> None:
+def test_recorded_input_lists_of_the_wrong_length_are_left_out() -> None:
     assert in_terms_of_ets(changed(Concrete_Inputs=["1"]))["values"] == [""] * 8
     assert in_terms_of_ets(changed(Concrete_Inputs=["7"] * 8))["values"] == ["7", 7, 7, 7, 7, 7, "7", 7]
     assert "strides" not in in_terms_of_ets(changed(Input_Strides=[[1]]))
@@ -68,7 +68,7 @@ def test_equal_inputs_are_made_once_and_those_that_cannot_be_read_are_none() -> 
     assert et_inputs([deep], {}) == [NO_TENSORS]
 
 
-def test_shapes_are_those_of_tensors() -> None:
+def test_input_shapes_leave_out_inputs_that_are_no_tensors() -> None:
     assert input_shapes(msgspec.json.encode(EVENT)) == [[2, 3], [[4], [5, 6]], [[[1]], [[2], [3]]]]
     assert input_shapes(b'{"args": {"Input Dims": 1}}') == input_shapes(b"{}") == input_shapes(b"x") == []
 
@@ -107,7 +107,7 @@ def test_strides_that_do_not_fit_and_sides_that_are_not_whole() -> None:
      ("Tensor(float)", 3, [2], ("", [2], "double"), "float [2] in the ET, double [2]"),
      ("GenericList[Tensor(float)]", 3, [[3]], ("", [[4]], "TensorList"), "tensors [[3]] in the ET, TensorList [[4]]")],
 )  # fmt: skip
-def test_the_first_input_that_differs(types: str, values: Any, shapes: Any, recorded: Any, found: str) -> None:
+def test_the_first_different_input_is_named(types: str, values: Any, shapes: Any, recorded: Any, found: str) -> None:
     given = UndecodedSide(*(msgspec.Raw(msgspec.json.encode([one])) for one in (values, shapes, types)))
     said = other_input(given, (*(msgspec.json.encode([one]) for one in recorded), b"[]"))
     assert said == (f"{found} in the Kineto trace (input 1)" if found else "")

@@ -17,7 +17,7 @@ def columns_of(*pairs):
     return NumberRows(_Pair(), {"a": b"\xa1a", "b": b"\xa1b"}).columns([*pairs])
 
 
-def test_columns_are_the_numbers():
+def test_columns_of_records_hold_their_numbers_as_integers():
     columns = columns_of(_Pair(1.0, -2.0), _Pair(), _Pair(2.0**53 - 1, 0.0))
     assert columns is not None
     assert {name: column.tolist() for name, column in columns.items()} == {"a": [1, -1, 2**53 - 1], "b": [-2, -1, 0]}
@@ -36,7 +36,7 @@ NUMBERS = [0, 7, 10, 99, 100, 9_999, 10_000, 10_001, 123_456_789, 10**12 - 1, 10
 
 
 @pytest.mark.parametrize("most", range(1, len(NUMBERS) + 1))
-def test_integers_are_those_of_python(most):
+def test_integers_are_padded_and_written_as_python_writes_them(most):
     column = np.array(NUMBERS[:most])
     width = len(str(NUMBERS[most - 1]))
     assert texts(integers(column)) == [str(value).rjust(width) for value in NUMBERS[:most]]
@@ -52,7 +52,7 @@ def test_minus_one_becomes_the_none_text_in_padded_integers():
 
 
 @given(st.lists(st.integers(-(10**18), 10**18), min_size=1, max_size=8))
-def test_signed_numbers_are_those_of_python(values):
+def test_signed_numbers_are_written_as_python_writes_them_in_equal_width(values):
     found = texts(signed(np.array(values)))
     assert [text.strip() for text in found] == list(map(str, values)) and len({*map(len, found)}) == 1
 
@@ -63,7 +63,7 @@ def test_times_have_three_decimals(values):
     assert [text.strip() for text in found] == [f"{value // 1000}.{value % 1000:03}" for value in values]
 
 
-def test_choices_and_constants_side_by_side():
+def test_choices_and_constants_are_joined_into_padded_rows():
     part = choice(np.array([2, 0, 1, 2]), [b"a", b"", b"ccc"])
     parts = [b"<", part, b"|", integers(np.array([1, 22, 333, -1])), b">"]
     assert rows(4, parts) == [b"<ccc|  1>", b"<a  | 22>", b"<   |333>", b"<ccc| -1>"]

@@ -34,7 +34,7 @@ def enclosing(calls: CpuCalls, thread: int, ts: int, until: int) -> int:
     return int(enclosing_call(calls, *(np.array([value]) for value in (thread, ts, until)))[0])
 
 
-def test_what_is_open_at_a_time() -> None:
+def test_the_innermost_call_open_at_a_time_is_found() -> None:
     calls = calls_of(event("a", 0, 10), event("b", 2, 3), event("c", 0, 10, tid=2))
     assert [enclosing(calls, 0, ts, ts + 1) for ts in (0, 1999, 2000, 4999, 9999)] == [0, 0, 1, 1, 0]
     assert [enclosing(calls, *at) for at in ((0, -1, 5), (0, 10_001, 10_002), (-1, 5, 6), (7, 5, 6))] == [-1] * 4
@@ -52,7 +52,7 @@ def test_what_begins_when_a_call_ends_is_its_own_if_it_is_no_longer_than_the_rou
     spans=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(1, 2)), min_size=1, max_size=9),
     at=st.integers(-1, 30),
 )
-def test_nested_calls_as_brute_force_has_them(spans: list[tuple[int, int, int]], at: int) -> None:
+def test_the_enclosing_call_equals_the_one_found_by_brute_force(spans: list[tuple[int, int, int]], at: int) -> None:
     nested: list[tuple[int, int, int]] = []
     for a, length, tid in sorted(spans, key=lambda span: (span[2], span[0], -span[1])):
         around = [b for first, b, thread in nested if thread == tid and first <= a < b]

@@ -41,7 +41,7 @@ def test_a_bomb_is_refused_in_one_line(name: str, tmp_path: Path, monkeypatch: p
         assert "\n" not in str(caught.value)
 
 
-def test_sqlite_that_computes_its_rows(tmp_path: Path) -> None:
+def test_a_sqlite_view_of_endless_rows_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "export.sqlite"
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(
@@ -52,7 +52,7 @@ def test_sqlite_that_computes_its_rows(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
 
 
-def test_interned_texts_that_many_events_repeat() -> None:
+def test_interned_texts_that_too_many_events_repeat_are_refused() -> None:
     made = Maker()
     made.thread(1, 7, 7)
     packet = made.packet()
@@ -66,7 +66,7 @@ def test_interned_texts_that_many_events_repeat() -> None:
         load(made.data())
 
 
-def test_arrays_that_are_all_zeros() -> None:
+def test_arrays_that_unpack_to_too_many_zeros_are_refused() -> None:
     held = io.BytesIO()
     np.save(held, np.zeros((70_000, 140), np.float32))
     packed = io.BytesIO()

@@ -78,7 +78,7 @@ def test_a_memory_limit_that_is_no_size_is_refused(text: str, monkeypatch: pytes
         available_memory()
 
 
-def test_only_what_is_large_is_refused(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_large_sizes_beyond_available_memory_are_refused(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(system / "_PROC" / "meminfo", "MemAvailable: 100000 kB\n")
     free = 100_000 * KB
     require_memory("a", free, "is")

@@ -8,7 +8,7 @@ from etplus.schemas.chakra.node_records import ABSENT, RuntimeCall, read_records
 from msgspec import UNSET
 
 
-def test_sound_records_are_read_together() -> None:
+def test_valid_records_are_read_with_defaults_for_missing_fields() -> None:
     texts = [b'{"correlation": 7, "tid": "x"}', b'{"stream": -5, "parent": null}']
     (first, second), further = read_records(RuntimeCall, texts)
     assert (first.correlation, first.stream, bytes(first.tid), first.parent) == (7, ABSENT, b'"x"', UNSET)
@@ -17,7 +17,7 @@ def test_sound_records_are_read_together() -> None:
 
 
 @pytest.mark.parametrize("odd", [b'{"correlation": "7", "x": [1]}', b'{"correlation": 9223372036854775808, "x": [1]}'])
-def test_what_a_record_has_no_place_for(odd: bytes) -> None:
+def test_values_that_do_not_fit_a_record_are_kept_separately(odd: bytes) -> None:
     records, further = read_records(RuntimeCall, [b'{"device": 1}', odd, b'{"device": 2}'])
     assert [record.device for record in records] == [1, ABSENT, 2] and records[1].correlation == ABSENT
     assert list(further) == [1] and set(further[1]) == {"correlation", "x"} and bytes(further[1]["x"]) == b"[1]"

@@ -39,7 +39,7 @@ def names_of(trace: KinetoTrace, category: str) -> list[str]:
     st.lists(st.lists(st.integers(0, 99), max_size=3), max_size=3),
     st.lists(st.tuples(st.integers(0, 50), st.integers(-1, 3)), max_size=3),
 )
-def test_what_emit_nvtx_writes_is_read_back(
+def test_range_texts_of_emit_nvtx_are_parsed_into_their_parts(
     name: str, seq: int | None, op_id: int, sizes: list[list[int]], inputs: list[tuple[int, int]]
 ) -> None:
     text = name + (f", seq = {seq}" if seq is not None else "") + f", op_id = {op_id}"
@@ -69,7 +69,7 @@ def test_what_emit_nvtx_writes_is_read_back(
         ("", "", "user_annotation"),
     ],
 )  # fmt: skip
-def test_operators_modules_and_annotations(text: str, name: str, category: str) -> None:
+def test_nvtx_range_texts_get_a_name_and_a_category(text: str, name: str, category: str) -> None:
     assert read_range(text)[:2] == (name, category)
 
 
@@ -83,7 +83,7 @@ def test_a_wait_is_for_the_last_record_of_its_event_before_it() -> None:
     assert _last_record(records, waits).tolist() == [1, 0, -1, 3, -1, -1]
 
 
-def test_one_trace_per_process_and_gpu(tmp_path: Path) -> None:
+def test_each_process_and_gpu_of_an_export_becomes_one_rank(tmp_path: Path) -> None:
     whose = ({"pid": 9}, {"device": 1}, {"pid": 8})
     path = small_export(
         tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_KERNEL=[kernel(20_000, 26_000, 101, **one) for one in whose],
@@ -101,7 +101,7 @@ def test_one_trace_per_process_and_gpu(tmp_path: Path) -> None:
         read_nsys(path, pid=7, device=0)
 
 
-def test_a_graph_recorded_as_a_whole(tmp_path: Path) -> None:
+def test_a_graph_recorded_as_a_whole_becomes_one_kernel(tmp_path: Path) -> None:
     graphs = [{**gpu(40_000, 43_000, 102), "graphId": 9}]
     trace = read_nsys(small_export(tmp_path / "x.sqlite", CUPTI_ACTIVITY_KIND_GRAPH_TRACE=graphs))
     assert names_of(trace, "kernel")[-1] == "CUDA graph 9"
@@ -117,7 +117,7 @@ def test_an_export_without_newer_columns_and_tables_is_read(tmp_path: Path) -> N
     assert len(trace.events.rows("kernel")) == 1 and trace.base_time_ns == 0
 
 
-def test_every_kind_of_source(small: Path, tmp_path: Path) -> None:
+def test_exports_from_paths_bytes_and_gzip_are_read_the_same(small: Path, tmp_path: Path) -> None:
     data = small.read_bytes()
     packed = tmp_path / "small.sqlite.gz"
     packed.write_bytes(gzip.compress(data))
@@ -146,6 +146,6 @@ def _cut(path: Path) -> None:
     [("x:ENVIRONMENT_VARIABLE", "WORLD_SIZE=4", 4), ("x:ENVIRONMENT_VARIABLE", 'SLURM_NTASKS="16"', 16),
      ("x:ENVIRONMENT_VARIABLE", "WORLD_SIZE=0", None), ("x:OTHER", "WORLD_SIZE=4", None)],
 )  # fmt: skip
-def test_the_world_size_is_in_the_environment(name: str, value: str, size: int | None, tmp_path: Path) -> None:
+def test_the_world_size_is_read_from_the_environment(name: str, value: str, size: int | None, tmp_path: Path) -> None:
     path = small_export(tmp_path / "x.sqlite", META_DATA_CAPTURE=[{"name": name, "value": value}])
     assert read_nsys(path).distributed_info == ({} if size is None else {"world_size": size})

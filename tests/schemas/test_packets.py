@@ -15,7 +15,7 @@ pb2 = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 TRACE = b"\x0a\x02ab" + b"\x0a\x00" + b"\x0a\x81\x01" + b"c" * 129
 
 
-def test_packets_with_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_are_found_with_their_offsets_in_any_window(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [(2, b"ab"), (6, b""), (9, b"c" * 129)]
     assert list(packets(TRACE, "x")) == expected and list(packets(b"", "x")) == []
     for window in (20, 32, 140):
@@ -31,13 +31,13 @@ def test_packets_with_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
         (TRACE + b"\x0a", "byte 138", "cut off"), (b"\x0a\x80", "byte 0", "cut off"),
     ],
 )  # fmt: skip
-def test_what_is_no_packet(text: bytes, place: str, problem: str) -> None:
+def test_broken_packets_are_refused_with_their_byte_offset(text: bytes, place: str, problem: str) -> None:
     with pytest.raises(TraceFormatError, match=problem) as error:
         list(packets(text, "x"))
     assert place in str(error.value)
 
 
-def test_a_packet_that_no_writer_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_larger_than_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LARGEST", 129)
     assert len(list(packets(TRACE, "x"))) == 3
     monkeypatch.setattr(module, "_LARGEST", 128)
@@ -65,7 +65,7 @@ def test_numbers_are_those_that_look_like_one_and_are_no_texts() -> None:
     }  # fmt: skip
 
 
-def test_the_arguments_of_a_launch() -> None:
+def test_stage_arguments_become_grid_block_registers_and_shared_memory() -> None:
     sizes = {"grid_size": Message(x=1, y=2, z=3), "workgroup_size": Message(x=4, y=5, z=6)}
     args = [Message(name_iid=iid, uint_value=10 * iid) for iid in (1, 2, 3)]
     names = {1: "registers_per_thread", 2: "shared_mem_dynamic"}

@@ -35,7 +35,7 @@ def mapped(work: Callable[[int], Any], count: int, jobs: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(("jobs", "count"), [(0, 2), (1, 7), (2, 0), (2, 1), (3, 7), (9, 2)])
-def test_in_order_whatever_the_number_of_processes(count: int, jobs: int) -> None:
+def test_results_keep_their_order_with_any_number_of_processes(count: int, jobs: int) -> None:
     made = mapped(lambda i: (i, np.arange(i * 10_000)), count, jobs)
     assert [i for i, _ in made] == list(range(count))
     assert all(np.array_equal(numbers, np.arange(i * 10_000)) for i, numbers in made)
@@ -44,7 +44,7 @@ def test_in_order_whatever_the_number_of_processes(count: int, jobs: int) -> Non
 
 
 @on_linux
-def test_the_pieces_are_dealt_out() -> None:
+def test_pieces_are_dealt_out_to_the_processes_in_turn() -> None:
     workers = mapped(lambda _: (time.sleep(0.05), os.getpid())[1], 9, 3)
     assert workers[::3] == [os.getpid()] * 3
     assert len(set(workers)) == 3
@@ -77,7 +77,7 @@ def test_an_error_comes_when_its_piece_is_due_and_once(at: int, capfd: pytest.Ca
 
 @on_linux
 @pytest.mark.parametrize(("dies_at", "jobs"), [(1, 2), (8, 3)])
-def test_a_killed_process_is_made_up_for(dies_at: int, jobs: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_work_of_a_killed_process_is_done_again(dies_at: int, jobs: int, capfd: pytest.CaptureFixture[str]) -> None:
     own = os.getpid()
 
     def work(i: int) -> int:
@@ -127,7 +127,7 @@ def test_workers_that_end_while_they_send_a_result_do_not_keep_this_process_wait
 
 
 @on_linux
-def test_what_cannot_be_pickled_is_done_here() -> None:
+def test_results_that_cannot_be_pickled_are_still_returned() -> None:
     assert [made() for made in mapped(lambda i: lambda: i, 4, 2)] == [0, 1, 2, 3]
 
 
@@ -149,7 +149,7 @@ def test_where_there_is_no_room_for_a_process_all_is_done_here(forks: int, monke
 
 
 @on_linux
-def test_processes_end_with_the_work_cut_short() -> None:
+def test_processes_end_if_the_work_is_stopped_early() -> None:
 
     def work(i: int) -> int:
         if i > 1:
@@ -162,7 +162,7 @@ def test_processes_end_with_the_work_cut_short() -> None:
     assert other != os.getpid() and not Path(f"/proc/{other}").exists()
 
 
-def test_no_forking_beside_a_thread() -> None:
+def test_no_process_is_forked_while_another_thread_runs() -> None:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()

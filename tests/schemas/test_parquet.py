@@ -169,7 +169,7 @@ def test_a_trace_may_be_written_again_but_not_over_its_own_input(stored: Path) -
         convert(stored, stored)
 
 
-def test_arrow_arrays_are_those_that_pyarrow_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrow_arrays_equal_those_that_pyarrow_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     arrow, random = pa, np.random.default_rng(1)
     for dtype, count in product((np.int8, np.int32, np.int64, np.float64, np.bool_), (0, 1, 7, 8, 9, 100)):
         values, missing = random.integers(0, 2, 2 * count).astype(dtype)[::2], random.random(count) < 0.5

@@ -30,7 +30,7 @@ def test_a_stacks_section_is_read_and_a_list_refused() -> None:
         read_stacks("x.json", b"[]", IDS)
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_stacks_are_read_back_unchanged() -> None:
     made = Stacks.none().with_stacks({0: [[("a.py(1): f", 7), "odd"]], 2: [["b.py(2): g"]]}, GRAPH_ANNOTATION)
     found = read_stacks("x.json", stacks_section(made, IDS[made.row]), IDS)
     for key in ("above", "name", "line", "row", "entry", "evidence", "names"):

@@ -68,13 +68,13 @@ def assert_same(document: Trace, plain: Document) -> None:
 
 
 @pytest.mark.parametrize(("name", "renumber"), [("demo/train_cpu", False), (PAIR, True)])
-def test_columns_are_what_the_file_says(name: str, renumber: bool) -> None:
+def test_columns_hold_the_values_that_the_file_records(name: str, renumber: bool) -> None:
     plain = linked(name, renumber=renumber)
     assert_same(read_etplus(as_bytes(plain)), plain)
 
 
 @pytest.mark.parametrize(("block", "layout"), [(64, {}), (3000, {"indent": 1}), (900, {"separators": (",", ":")})])
-def test_blocks_may_end_anywhere(monkeypatch: pytest.MonkeyPatch, block: int, layout: dict[str, Any]) -> None:
+def test_blocks_may_end_anywhere_in_a_file(monkeypatch: pytest.MonkeyPatch, block: int, layout: dict[str, Any]) -> None:
     monkeypatch.setattr(etplus_reader, "_BLOCK", block)
     plain = step_by_hand().to_dict()
     assert_same(read_etplus(as_bytes(plain, **layout)), plain)
@@ -120,7 +120,7 @@ def linked_once() -> Document:
     return {"schema": "1.1.0", "nodes": [node], "runtime": [], "edges": [], "etplus": {}}
 
 
-def test_rank_world_and_groups() -> None:
+def test_rank_world_size_and_groups_are_read_and_bad_ones_dropped() -> None:
     groups = [{"pg_name": "0", "ranks": [0, 1]}, {"pg_name": "tp", "ranks": [1]}, {"pg_name": "none"}, 7]
     info = {"rank": 1, "world_size": 2, "pg_config": groups}
     kineto = {"distributed_info": info, "base_time_ns": 5}
@@ -173,7 +173,7 @@ def test_files_of_chakras_linker_get_edges(flat: bool) -> None:
     assert "another linker" in document.notes[0] and "1 inferred edges" in document.notes[1]
 
 
-def test_what_is_no_etplus() -> None:
+def test_input_that_is_no_et_plus_file_is_refused_with_a_reason() -> None:
     plain = linked()
     et = {**plain, "nodes": [node for node in chakra_linker_file()["nodes"] if "ts" not in node]}
     for key in ("etplus", "edges", "runtime"):

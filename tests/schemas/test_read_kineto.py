@@ -80,7 +80,7 @@ def test_real_gpu_traces_have_the_same_events_as_plain_json(name: str) -> None:
     assert trace.modern == (name != "cuda_event_sync")
 
 
-def test_time_is_wall_clock_in_either_generation() -> None:
+def test_times_are_wall_clock_with_and_without_a_base_time() -> None:
     event = {"ph": "X", "cat": "cpu_op", "name": "a", "dur": 1}
     old = {"schemaVersion": 1, "traceEvents": [{**event, "ts": 1_700_000_000_123_456}]}
     new = {"baseTimeNanoseconds": 1_700_000_000_000_000_000, "traceEvents": [{**event, "ts": 123456.0}]}
@@ -90,7 +90,7 @@ def test_time_is_wall_clock_in_either_generation() -> None:
 
 @examples(60)
 @given(st.lists(st.integers(0, 2**62 - 1), min_size=1, max_size=4), st.integers(0, 3))
-def test_any_time_to_the_ns(times: list[int], digits: int) -> None:
+def test_times_are_read_exactly_to_the_ns(times: list[int], digits: int) -> None:
     times = [t - t % 10 ** (3 - digits) for t in times]
     written = [f"{t // 1000}.{t % 1000:03d}"[: None if digits == 3 else digits - 3 - (digits == 0)] for t in times]
     events = ",".join(f'{{"ph": "X", "cat": "cpu_op", "ts": {us}, "dur": 0}}' for us in written)
@@ -109,7 +109,7 @@ def test_whole_numbers_are_exact_and_others_count_as_missing(number: Any) -> Non
         check(events_of(event, {**event, "args": dict.fromkeys(ARGS.values(), "0x1")}))
 
 
-def test_events_of_both_kinds_in_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusual_events_between_plain_ones_are_read_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"ph": "X", "cat": "kernel", "name": "k" * 90, "ts": 1.5, "dur": 2.25, "args": {"stream": 7}}
     odd = [{"ph": "?", "ts": []}, {**plain, "args": {"stream": "0x0"}}, {**plain, "ts": 1_700_000_000_000_000.125}]
     before, after = ([{**plain, "ts": ts + 0.5} for ts in range(at, at + 90)] for at in (0, 5000))
@@ -123,7 +123,7 @@ def test_events_of_both_kinds_in_one_file(monkeypatch: pytest.MonkeyPatch) -> No
         read_kineto(events_of(plain, odd[0]), strict=True)
 
 
-def test_missing_args_and_fields() -> None:
+def test_events_without_args_are_read_and_those_without_phase_are_not() -> None:
     trace = check(events_of(OP, {**OP, "args": None}, {**OP, "args": {}}, {"name": "no phase"}, {}))
     assert len(trace.events) == 3 and trace.event_count == 5
     assert trace.events.args_of(np.array([0]))[0] == b"{}"
@@ -131,14 +131,14 @@ def test_missing_args_and_fields() -> None:
     assert [index for index, _ in records.others(frozenset({"Trace"}))] == [1]
 
 
-def test_args_are_kept_as_they_stand() -> None:
+def test_args_are_kept_byte_for_byte() -> None:
     odd = b'{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
     text = b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "args": %b, "name": "a"}, {"ph": "X", "args": {}}]}' % odd
     assert read_kineto(text).events.args_of(np.array([0])) == [odd]
 
 
 @pytest.mark.parametrize("text", [b"no json", b"[]", b"{}", b"null", b'{"traceEvents": 1}', b'{"traceEvents": {}}'])
-def test_what_is_no_kineto_trace(text: bytes) -> None:
+def test_input_that_is_no_kineto_trace_is_refused_in_one_line(text: bytes) -> None:
     with pytest.raises(TraceFormatError) as caught:
         read_kineto(text)
     assert caught.value.file == "<bytes>" and "\n" not in str(caught.value)

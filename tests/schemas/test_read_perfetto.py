@@ -45,7 +45,7 @@ def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
 
 @real
 @pytest.mark.parametrize("name", NAMES)
-def test_events_are_those_of_the_json(name: str) -> None:
+def test_perfetto_events_equal_those_of_the_json_within_one_ns(name: str) -> None:
     json, perfetto = both(name)
     assert perfetto.base_time_ns == json.base_time_ns
     one, other = rows(json), rows(perfetto)
@@ -77,7 +77,7 @@ def test_ends_are_found_by_place_and_by_nesting(slices: list[tuple[int, int, int
     assert np.all(end >= 0)
 
 
-def test_slices_in_order_of_time_nest() -> None:
+def test_each_slice_is_paired_with_its_end_by_nesting() -> None:
     begins = np.array([True, True, False, True, False, False, True])
     found = ends_of_slices(begins, np.ones(7, np.int64), np.array([0, 1, 2, 2, 4, 5, 9]))
     assert found.tolist() == [5, 2, 4, -1]
@@ -85,7 +85,7 @@ def test_slices_in_order_of_time_nest() -> None:
     assert equal.tolist() == [3, 2]
 
 
-def test_a_trace_of_rocprofv3() -> None:
+def test_a_trace_of_rocprofv3_is_read_with_its_launches_and_clocks() -> None:
     made = Maker()
     clocks = made.packet()
     for number, value in ((6, 5_000), (1, NS)):
@@ -153,7 +153,7 @@ def test_a_name_that_is_not_interned_is_an_error() -> None:
         link(None, made.data())
 
 
-def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_perfetto_package_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
     protos.cache_clear()
     with pytest.raises(UsageError, match=r"pip install 'etplus\[perfetto\]'"):

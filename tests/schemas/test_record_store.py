@@ -50,7 +50,7 @@ def test_a_store_is_written_unchanged_plain_and_gzipped(tmp_path: Path) -> None:
     assert plain == b'{"nodes": [' + b",".join(TEXTS) + b"]}" == gzip.decompress((tmp_path / "x.json.gz").read_bytes())
 
 
-def test_a_file_in_memory() -> None:
+def test_records_of_a_file_in_memory_are_found_by_row() -> None:
     data = b"[" + b", ".join(TEXTS) + b"]"
     start = np.array([data.index(text) for text in TEXTS])
     records = FileRecords(data, start, start + [len(text) for text in TEXTS])

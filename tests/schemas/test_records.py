@@ -77,7 +77,7 @@ def test_records_of_any_layout_are_found() -> None:
     check(json.dumps({"nodes": escaped}, indent=1).encode(), "nodes", {}, escaped, located=True)
 
 
-def test_what_is_no_such_document() -> None:
+def test_documents_without_an_array_of_records_are_refused() -> None:
     for data in (b"", b"[]", b"{}", b"null", b'{"nodes": 1}', b'{"nodes": {"nodes": 1}}'):
         assert locate(data, "nodes") is None
         with pytest.raises(msgspec.MsgspecError):
@@ -111,7 +111,7 @@ def test_any_json_text_gives_its_records(records: list[Record], front: Record, b
     check(data, "nodes", {**front, **back}, records)
 
 
-def test_lookalikes_before_and_brackets_behind_the_records() -> None:
+def test_lookalikes_before_and_brackets_after_the_records_do_not_mislead() -> None:
     for front in ([{"id": 1}], {"nodes": [1, 2]}, {"nodes": [{"id": 1}]}, '"nodes": ['):
         check(json.dumps({"front": front, "nodes": RECORDS}).encode(), "nodes", {"front": front}, RECORDS)
     for after in ([1], [1, 2], "]", {"x": [3]}, [[2]], "}]"):
@@ -119,7 +119,7 @@ def test_lookalikes_before_and_brackets_behind_the_records() -> None:
         check(data, "nodes", {"after": after}, RECORDS, located=True)
 
 
-def test_the_end_of_the_records() -> None:
+def test_the_array_of_records_is_located_with_its_end() -> None:
     for records, tail in (([{"id": 1}], b""), ([{"id": 1}, {"id": 2}], b', "x": [1]'), ([], b', "x": 1')):
         text = b'{"nodes": [' + b", ".join(map(msgspec.json.encode, records)) + b"]" + tail + b"}"
         array = locate(text, "nodes")

@@ -23,7 +23,7 @@ NAMES = [
 
 @pytest.mark.parametrize(("written", "meant", "flaws"), NAMES)
 @pytest.mark.parametrize("kind", KEY)
-def test_names_written_without_escaping(kind: str, written: bytes, meant: str, flaws: set[str]) -> None:
+def test_names_written_without_escaping_are_recovered(kind: str, written: bytes, meant: str, flaws: set[str]) -> None:
     result, middle = check_three(kind, three(kind, RECORD[kind](written)))
     assert kinds(result) == flaws
     assert middle == {**orjson.loads(RECORD[kind](b"x")), "name": meant}
@@ -40,7 +40,7 @@ def test_names_written_without_escaping(kind: str, written: bytes, meant: str, f
     (lambda text, at: text[:at] + b"]" + text[at:], "unbalanced_bracket"),
     (lambda text, at: text[: at - 1] + text[at:], "unbalanced_bracket"),
 ])  # fmt: skip
-def test_broken_between_two_records(kind: str, change: Any, flaw: str) -> None:
+def test_damage_between_two_records_leaves_all_records_intact(kind: str, change: Any, flaw: str) -> None:
     text = three(kind, RECORD[kind](b"aten::add"))
     comma = spans(text, KEY[kind])[1][1]
     assert text[comma - 1 : comma + 1] == b"},"
@@ -55,7 +55,7 @@ def test_broken_between_two_records(kind: str, change: Any, flaw: str) -> None:
     lambda text, at: text[:at] + b"}" + text[at:],
     lambda text, at: text[:at] + b"," + text[at:],
 ], ids=["bracket lost", "bracket too many", "comma too many"])  # fmt: skip
-def test_broken_at_the_last_record(kind: str, change: Any) -> None:
+def test_damage_at_the_end_of_the_last_record_loses_nothing(kind: str, change: Any) -> None:
     text = fixture("pairs/one_of_n", kind)
     result, found = recovered(change(text, spans(text, KEY[kind])[-1][1]), KEY[kind])
     assert list(map(orjson.loads, found)) == orjson.loads(text)[KEY[kind]]

@@ -30,7 +30,7 @@ def test_all_whole_records_before_a_cut_survive(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KEY)
-def test_a_hole_of_zero_bytes(kind: str) -> None:
+def test_records_around_a_hole_of_zero_bytes_survive(kind: str) -> None:
     text = fixture("pairs/one_of_n", kind)
     where = spans(text, KEY[kind])
     begin = where[10][0] + 40
@@ -44,7 +44,7 @@ def test_a_hole_of_zero_bytes(kind: str) -> None:
 # The header and the ends of the document
 
 
-def test_of_two_documents_the_first_counts() -> None:
+def test_only_the_first_of_two_documents_in_a_file_is_kept() -> None:
     text = fixture("pairs/one_of_n", "et")
     result, _ = recovered(text + text, "nodes")
     assert orjson.loads(result.data) == orjson.loads(text)
@@ -69,7 +69,7 @@ def test_a_closing_bracket_of_the_array_that_is_missing() -> None:
     assert orjson.loads(result.data)["finish_ts"] == orjson.loads(text)["finish_ts"]
 
 
-def test_quotes_in_the_header() -> None:
+def test_unescaped_quotes_in_the_header_are_repaired() -> None:
     devices = b'"deviceProperties": [{"id": 0, "name": "GPU "X""}]'
     text = b'{"schemaVersion": 1, %b,\n"traceEvents": [%b],"traceName": "a"b" }' % (devices, event(b"a"))
     result, found = recovered(text, "traceEvents")
@@ -118,7 +118,7 @@ def test_values_that_are_no_events_keep_their_places() -> None:
 @pytest.mark.parametrize("text", [
     b"hello", b"[1, 2]", b'{"a": 1}', b'{"nodes": {}}', b'{"nodes": null}', b"\x00\xff",
 ])  # fmt: skip
-def test_without_the_array_nothing_can_be_saved(text: bytes) -> None:
+def test_text_without_the_array_of_nodes_is_refused(text: bytes) -> None:
     with pytest.raises(TraceFormatError, match=r'^a\.json: byte 0: no "nodes" array'):
         recover(text, "nodes", "a.json")
 

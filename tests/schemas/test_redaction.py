@@ -178,7 +178,7 @@ def test_no_unknown_member_is_kept(documents: dict[str, Any], tmp_path: Path, ke
             assert SECRET not in text and f'"{key}":' not in text.replace('": ', '":')
 
 
-def test_linking_drops_what_it_does_not_know(tmp_path: Path) -> None:
+def test_linking_and_conversion_drop_unknown_members(tmp_path: Path) -> None:
     et, kineto = fixture_pair(PAIR)
     found = with_secrets(read_json(et))
     (tmp_path / "et.json").write_text(json.dumps({**found, "nodes": read_json(et)["nodes"]}))

@@ -54,7 +54,7 @@ def test_flaws_in_json_are_repaired_and_located(text: bytes, value: Any, flaws: 
         b'{"a": "hole \0\0\0\0 here"}', b'{"a": %b}' % (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH),
     ],
 )  # fmt: skip
-def test_what_cannot_be_repaired(text: bytes) -> None:
+def test_text_that_cannot_be_repaired_gives_none(text: bytes) -> None:
     assert repair(text, 0, len(text), FREE) is None
 
 
@@ -80,7 +80,7 @@ def test_a_known_key_ends_a_string_at_the_top_alone() -> None:
     assert value == {**json.loads(SOUND), "name": 'f("x", "y": 1)'} and flaws == [("unescaped_quote", 20)]
 
 
-def test_an_object_that_lacks_what_it_needs() -> None:
+def test_a_repaired_object_without_required_fields_is_rejected() -> None:
     few = b'{"ph": "X", "name": "a", "ts": 1,, "pid": 1}'
     assert repair(few, 0, len(few), EVENT) is None and repaired(few) is not None
     instant = few.replace(b'"X"', b'"i"')

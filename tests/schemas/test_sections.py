@@ -21,7 +21,7 @@ def test_memory_events_are_in_order_of_time_below_their_operators() -> None:
     assert len(read_memory("x", b"[]", IDS)) == 0
 
 
-def test_generated_kernels_there_and_back() -> None:
+def test_generated_kernels_are_read_back_and_bad_sections_refused() -> None:
     made = GeneratedKernels(
         (GeneratedKernel("t", nodes=("mul",)), GeneratedKernel("mm")), as_positions([0, 2]), IDS[:0]
     )

@@ -61,7 +61,7 @@ def test_a_format_is_named_whatever_the_file_is_called(kind: str, tmp_path: Path
         load(data)
 
 
-def test_a_report_of_nsight_systems(tmp_path: Path) -> None:
+def test_a_report_of_nsight_systems_is_refused_with_the_export_command(tmp_path: Path) -> None:
     path = tmp_path / "report.nsys-rep"
     path.write_bytes(bytes(range(128, 256)) * 4)
     with pytest.raises(TraceFormatError, match=r"this is a report of Nsight Systems; export it: nsys export"):
@@ -97,7 +97,7 @@ def test_what_is_no_trace_at_all_is_still_refused(tmp_path: Path) -> None:
         (b"\n" + b"\x80" * 10 + b"\x12\x01x", False), (b"\n\x05\x08" + b"\x80" * 10 + b"\x12\x01x", False),
     ],
 )  # fmt: skip
-def test_the_first_plane_of_jax(head: bytes, is_one: bool) -> None:
+def test_a_file_that_begins_with_an_xplane_is_refused(head: bytes, is_one: bool) -> None:
     with pytest.raises(TraceFormatError, match="XPlane") if is_one else contextlib.nullcontext():
         refuse_foreign("x", head)
 
@@ -112,7 +112,7 @@ def test_the_first_plane_of_jax(head: bytes, is_one: bool) -> None:
         (b"\x07\n\x050.0\n4", False), (b"\x07\n", False),
     ],
 )  # fmt: skip
-def test_the_metadata_of_chakra(head: bytes, is_one: bool) -> None:
+def test_chakra_files_are_recognized_by_their_metadata(head: bytes, is_one: bool) -> None:
     assert is_chakra(head) == is_one
 
 

@@ -51,7 +51,7 @@ def test_marks_change_with_the_content(folder: Folder) -> None:
     assert folder.mark("a.json") != marks["a.json"]
 
 
-def test_a_file_that_fails_is_not_written(folder: Folder) -> None:
+def test_a_failed_write_keeps_the_old_file(folder: Folder) -> None:
     with pytest.raises(ZeroDivisionError):
         folder.write("a.json", lambda path: 1 // 0)
     with folder.open("a.json") as file:

@@ -35,14 +35,14 @@ def test_a_written_et_file_is_read_back_plain_or_gzipped(tmp_path: Path, name: s
     assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
 
 
-def test_the_bytes_are_those_of_the_format(tmp_path: Path) -> None:
+def test_written_bytes_match_the_chakra_format(tmp_path: Path) -> None:
     nodes = [Node(id=300, name="a", data_deps=[1, 2]), Node(), Node(name="b" * 130)]
     write_chakra(tmp_path / "x.0.et", GlobalMetadata(version="v"), nodes)
     metadata, first = b"\x03\x0a\x01v", b"\x0a\x08\xac\x02\x12\x01a\x2a\x02\x01\x02"
     assert (tmp_path / "x.0.et").read_bytes() == metadata + first + b"\0" + b"\x85\x01\x12\x82\x01" + b"b" * 130
 
 
-def test_the_same_as_json(tmp_path: Path) -> None:
+def test_nodes_are_written_as_json_or_json_lines(tmp_path: Path) -> None:
     nodes = [Node(id=2**63, name="a", attr=[AttributeProto(name="x", double_val=0.5)])]
     for lines in (False, True):
         assert write_json(tmp_path / "x.json", GlobalMetadata(version="v"), nodes, lines=lines) == 1

@@ -65,7 +65,7 @@ def test_tensors_are_found_with_storage_byte_range_and_device() -> None:
         [None, 2, 0, 1, 4, "cpu"], [1, 2, 0, 1, [4], "cpu"],
     ],
 )  # fmt: skip
-def test_what_is_no_tensor(tensor: list[Any]) -> None:
+def test_values_that_are_no_valid_tensor_are_skipped(tensor: list[Any]) -> None:
     sound = [5, 6, 0, 1, 4, "cpu"]
     assert rows(tensor_uses([node([tensor, sound], [])])) == [(0, False, 1, 6, 0, 4, "cpu")]
 
@@ -93,7 +93,7 @@ SIDE = st.lists(VALUE, max_size=4)
 
 @examples(50)
 @given(st.lists(st.tuples(SIDE, SIDE), max_size=4))
-def test_what_is_found_is_what_decoding_finds(nodes: list[tuple[list[Any], list[Any]]]) -> None:
+def test_tensor_uses_equal_those_found_by_decoding(nodes: list[tuple[list[Any], list[Any]]]) -> None:
     assert rows(tensor_uses([node(*sides) for sides in nodes])) == list(by_decoding(nodes))
 
 

@@ -23,7 +23,7 @@ PIECES = pytest.mark.skipif(not hasattr(os, "pread"), reason="needs pread")
 
 
 @PIECES
-def test_slices_and_searches_are_those_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_and_searches_of_a_file_equal_those_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = random.Random(1).randbytes(300_000) + b"needle" + random.Random(2).randbytes(300_000)
     data = data[:65_534] + b"needle" + data[65_540:]  # across the first two windows of the search
     path = tmp_path / "data"
@@ -59,7 +59,7 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @PIECES
 @pytest.mark.usefixtures("in_small_pieces")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
-def test_in_pieces_and_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linking_in_pieces_and_processes_writes_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
     for path, source in zip((et, kineto), fixture_pair("pairs/one_of_n"), strict=True):
         path.write_bytes(plain(source))
@@ -93,7 +93,7 @@ def test_a_text_that_must_be_read_whole_is_refused_without_memory_for_it(
 
 @PIECES
 @pytest.mark.usefixtures("in_small_pieces")
-def test_a_broken_file_read_in_pieces(tmp_path: Path) -> None:
+def test_a_broken_file_read_in_pieces_links_the_same(tmp_path: Path) -> None:
     et, kineto = fixture_pair("pairs/one_of_n")
     broken = tmp_path / "kineto.json"
     broken.write_bytes(plain(kineto)[:-1000])
@@ -103,7 +103,7 @@ def test_a_broken_file_read_in_pieces(tmp_path: Path) -> None:
 
 @PIECES
 @pytest.mark.usefixtures("in_small_pieces")
-def test_a_file_changed_between_linking_and_writing(tmp_path: Path) -> None:
+def test_a_file_changed_between_linking_and_writing_is_refused(tmp_path: Path) -> None:
     et, kineto = tmp_path / "et.json", tmp_path / "kineto.json"
     for path, source in zip((et, kineto), fixture_pair("pairs/one_of_n"), strict=True):
         path.write_bytes(plain(source))

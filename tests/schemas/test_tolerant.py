@@ -72,7 +72,7 @@ def test_a_damaged_gzip_stream_is_a_loss() -> None:
     assert [loss.kind for loss in reader.seen[1].losses] == ["truncated", "dropped_record", "truncated"]
 
 
-def test_what_cannot_be_recovered() -> None:
+def test_a_document_that_its_reader_refuses_raises_a_format_error() -> None:
     def refuse(document: Document) -> Any:
         raise msgspec.DecodeError("odd (byte 12) thing")
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_recovered() -> None:
          "this is a Perfetto trace, not an Execution Trace; give it as --kineto-file"),
     ],
 )  # fmt: skip
-def test_files_of_another_kind(data: bytes, key: str, expected: str) -> None:
+def test_files_of_another_kind_are_named_and_refused(data: bytes, key: str, expected: str) -> None:
     assert problem(data, key) == ("", expected) == problem(data, key, strict=True)
 
 
@@ -104,7 +104,7 @@ def test_a_file_with_both_arrays_is_what_it_is_given_as() -> None:
     assert read(both)[0]["nodes"] == [NODE] and read(both, "traceEvents")[0]["traceEvents"] == [EVENT]
 
 
-def test_parts_are_all_records_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_document_contain_all_records_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [{**NODE, "id": i} for i in range(100)]
     text = json.dumps({"schema": "1", "nodes": nodes}).encode()
     array = locate(text, "nodes")

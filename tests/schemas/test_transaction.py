@@ -100,7 +100,7 @@ def test_a_protected_file_is_replaced_after_the_run_only(tmp_path: Path) -> None
     assert given.read_bytes() == b"new"
 
 
-def test_a_nested_run_ends_by_itself(tmp_path: Path) -> None:
+def test_a_nested_transaction_keeps_its_files_if_the_outer_fails(tmp_path: Path) -> None:
     given, inner = tmp_path / "in", tmp_path / "inner"
     given.write_bytes(b"in")
     with pytest.raises(RuntimeError), transaction() as outer:
@@ -120,7 +120,7 @@ def test_a_nested_run_ends_by_itself(tmp_path: Path) -> None:
     assert files(tmp_path) == ["in", "inner"] and inner.read_bytes() == b"new"
 
 
-def test_checks_before_anything_is_read(tmp_path: Path) -> None:
+def test_bad_output_paths_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     given = tmp_path / "in"
     given.write_bytes(b"in")
     check_outputs([tmp_path / "a", None, "-", tmp_path / "b", os.devnull], [given, None, "-"])
@@ -133,7 +133,7 @@ def test_checks_before_anything_is_read(tmp_path: Path) -> None:
     assert files(tmp_path) == ["in"]
 
 
-def test_folders_that_can_be_written_to(tmp_path: Path) -> None:
+def test_output_folders_that_cannot_be_created_are_refused(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"")
     for sound in ("", "-", tmp_path / "a", tmp_path / "x" / "y" / "a", tmp_path, os.devnull):
         check_folder(sound)
@@ -156,7 +156,7 @@ def test_folders_without_permission_to_write_are_refused(tmp_path: Path, monkeyp
     assert asked == [(tmp_path, os.W_OK | os.X_OK), (tmp_path / "x", os.W_OK | os.X_OK)]
 
 
-def test_files_with_names_do_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transactions_fall_back_to_named_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etplus.schemas.text.transaction._MOST_UNNAMED", 1)
     with transaction() as run:
         write(tmp_path / "a")
@@ -175,7 +175,7 @@ def test_files_with_names_do_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert files(tmp_path) == ["a", "b"]
 
 
-def test_what_cannot_be_put_in_place(tmp_path: Path) -> None:
+def test_an_output_whose_path_became_a_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EtplusError, match="cannot be written"), transaction():
         write(tmp_path / "a")
         (tmp_path / "a").mkdir()

@@ -48,7 +48,7 @@ def test_every_field_of_schema_1_0_1_has_its_place(tmp_path: Path) -> None:
     assert normal(back) == normal(given)
 
 
-def test_what_has_the_layout_already_stays(tmp_path: Path) -> None:
+def test_a_file_that_has_the_layout_already_stays_unchanged(tmp_path: Path) -> None:
     et = read_json(shared_trace("et-only/pt2_triton_1.1.1.et.json.gz"))
     document = {**etplus([]).to_dict(), **et, "nodes": et["nodes"][:40]}
     convert(read_etplus(orjson.dumps(document)), tmp_path / "plain.json", to="etplus")

@@ -21,7 +21,7 @@ def spans(messages: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.frombuffer(b"".join(messages) + bytes(10), np.uint8), ends - [len(one) for one in messages], ends
 
 
-def test_numbers_there_and_back() -> None:
+def test_varints_are_encoded_and_read_back() -> None:
     texts = [varint_bytes(number) for number in NUMBERS]
     assert texts[:5] == [b"\x00", b"\x01", b"\x7f", b"\x80\x01", b"\xac\x02"] and texts[-1] == b"\xff" * 9 + b"\x01"
     assert byte_rows([varints(np.array(NUMBERS))]) == texts
@@ -40,7 +40,7 @@ def test_numbers_behind_a_head_that_may_have_a_length() -> None:
     assert byte_rows([number_cells(head, np.array([5]), np.array([False]), 1)]) == [b""]
 
 
-def test_fields_of_messages_by_their_order() -> None:
+def test_fields_of_many_messages_are_read_in_their_order() -> None:
     messages = [b"\x08\x96\x01", b"\x12\x03abc\x18\x05", b"", b"\x09" + b"x" * 8 + b"\x15" + b"y" * 4]
     data, starts, ends = spans(messages)
     kept = starts < ends
@@ -57,7 +57,7 @@ def test_fields_of_messages_by_their_order() -> None:
 
 
 @pytest.mark.parametrize("text", [b"\x0b", b"\x0c", b"\x0e", b"\x0f", b"\x00\x01", b"\x12\x05abc", b"\x09abc", b"\x08"])
-def test_what_is_no_message(text: bytes) -> None:
+def test_bytes_that_are_no_message_are_refused(text: bytes) -> None:
     data, starts, ends = spans([text])
     with pytest.raises(ValueError, match="no message"):
         list(fields_of(data, starts, ends))

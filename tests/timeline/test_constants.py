@@ -55,7 +55,7 @@ def test_gaps_are_those_of_work_that_was_queued() -> None:
     assert (found.launch_latency_ns, found.gap_ns, found.event_gap_ns) == (10, 7, 7)
 
 
-def test_a_negative_gap_is_none() -> None:
+def test_a_negative_stream_gap_is_fitted_as_zero() -> None:
     graph = by_hand([0, 0, 10, 20, 60, 50], (LAUNCH, 1, 2), (STREAM, 0, 2), (LAUNCH, 3, 5), (STREAM, 4, 5))
     assert fit_constants(graph).gap_ns == 0
 
@@ -73,7 +73,7 @@ def test_waits_for_other_streams_have_a_gap_of_their_own() -> None:
     assert (found.launch_latency_ns, found.gap_ns, found.event_gap_ns) == (60, 0, 5)
 
 
-def test_only_some_rows_count() -> None:
+def test_constants_are_fitted_to_the_chosen_rows_only() -> None:
     graph = by_hand([0, 10, 30], (LAUNCH, 0, 1), (LAUNCH, 0, 2))
     assert fit_constants(graph).launch_latency_ns == 20
     assert fit_constants(graph, np.array([True, False, False])).launch_latency_ns == 10
@@ -94,7 +94,7 @@ def test_lags_are_capped_by_kind() -> None:
     assert of_ranks(constants) == (constants,) and of_ranks([constants]) == (constants,)
 
 
-def test_each_rank_has_its_own() -> None:
+def test_each_rank_is_capped_by_its_own_constants() -> None:
     graph = by_hand([0, 100, 100], (LAUNCH, 0, 1), (LAUNCH, 0, 2), ranks=2)
     graph.edges.lag[:] = 100
     graph.row[2] = len(graph.trace)

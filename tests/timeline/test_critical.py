@@ -51,7 +51,7 @@ def test_the_path_goes_through_host_and_device() -> None:
     ]  # fmt: skip
 
 
-def test_the_chain_for_drawing() -> None:
+def test_the_critical_chain_lists_its_parts_in_order_of_time() -> None:
     trace = program().document()
     chain = critical_chain(trace)
     assert chain is not None and chain.makespan_ns == int(chain.ns.sum()) == 230_000
@@ -129,7 +129,7 @@ def test_threads_that_begin_at_once_and_streams_next_to_each_other() -> None:
     assert len(binding_edges(replay(nothing, fit_constants(result.graph)))) == 0
 
 
-def test_the_path_within_a_call() -> None:
+def test_the_path_within_a_call_covers_only_that_call() -> None:
     result = after(program().graph())
     whole = critical_path(result)
     path = critical_path(result, ("prepare", 0))

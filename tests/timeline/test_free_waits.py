@@ -87,7 +87,7 @@ def test_fsdps_rate_limiter_waits_for_the_layer_before_the_last(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("on_event", [True, False])
-def test_the_response_is_the_jobs(on_event: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replays_answer_networks_like_the_job(on_event: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, ns in (("_FORWARD", 8_000), ("_BACKWARD", 12_000), ("_UPDATE", 3_000)):
         monkeypatch.setattr(made_jobs, name, ns)
     job = Job(partial(ddp, on_event=on_event), 2)

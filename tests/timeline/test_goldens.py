@@ -13,5 +13,5 @@ from goldens import cases, differences
 
 
 @pytest.mark.parametrize(("folder", "name"), cases("timeline", "networks"))
-def test_a_replay_gives_what_it_gave(folder: str, name: str) -> None:
+def test_a_replay_equals_its_golden_result(folder: str, name: str) -> None:
     assert not differences(folder, name)[:3]

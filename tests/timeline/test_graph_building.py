@@ -152,7 +152,7 @@ def text_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", [*CASES, "two ranks"])
-def test_the_edges_of_a_graph(name: str) -> None:
+def test_the_edges_of_a_graph_equal_the_golden_text(name: str) -> None:
     expected = next(part for part in GOLDEN.read_text().split("\n\n") if part.startswith(f"== {name}\n"))
     assert text_of(name).split("\n") == expected.rstrip("\n").split("\n")
 

@@ -99,7 +99,7 @@ def test_a_share_of_the_bound_never_slows_down() -> None:
         (Within("step", "1"), lambda one: one.step is not None and one.step == one.trace.steps.names[1]),
     ],
 )
-def test_parts_are_those_of_the_views(part: Within, of: Callable[..., bool]) -> None:
+def test_parts_select_the_rows_that_the_views_show(part: Within, of: Callable[..., bool]) -> None:
     trace = linked("pairs/gpu_shaped_from_cpu")
     found = rows_within(build_graph(trace), part)
     for event in trace.device_events:
@@ -109,7 +109,7 @@ def test_parts_are_those_of_the_views(part: Within, of: Callable[..., bool]) -> 
             assert found[trace.calls.source[op.index]] == of(op), op
 
 
-def test_a_part_by_op_and_by_time() -> None:
+def test_a_part_is_selected_by_operator_window_or_step() -> None:
     graph = launch_bound().graph()
     trace = graph.trace
     named = {trace.name_of(row) for row in np.flatnonzero(rows_within(graph, Within("op", "aten::op12")))}

@@ -103,7 +103,7 @@ def test_a_pause_mostly_during_collectives_that_none_explains_is_told(
     assert host_backends._unexplained(points, chains, np.array([True])) == []
 
 
-def test_the_range_of_an_answer(tmp_path: Path) -> None:
+def test_the_answer_range_has_limits_and_reasons(tmp_path: Path) -> None:
     graph = join_ranks([build_graph(link(*pair)) for pair in HOST_JOBS["ddp"].write(tmp_path)])
     constants = [fit_constants(build_graph(trace)) for trace in graph.traces]
     span = answer_range(graph, Network(2.5, 5000), [], constants)

@@ -68,7 +68,7 @@ COLUMN = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-3
 
 @FEW
 @given(COLUMN)
-def test_medians_and_ordinals_against_a_brute_force(rows: list[tuple[int, int, int, bool]]) -> None:
+def test_medians_and_ordinals_equal_a_brute_force_count(rows: list[tuple[int, int, int, bool]]) -> None:
     key, iteration, value = (np.array([row[k] for row in rows], np.int64) for k in range(3))
     held = np.array([row[3] for row in rows], np.bool_)
     found, middle = iterations._medians(key, value, held)
@@ -83,7 +83,7 @@ def test_medians_and_ordinals_against_a_brute_force(rows: list[tuple[int, int, i
 
 @FEW
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, unique=True, max_size=12), st.data())
-def test_median_counts_against_a_brute_force(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
+def test_median_counts_equal_a_brute_force_count(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
     codes = {name: k for k, name in enumerate(sorted({name for name, _ in pairs}))}
     counts = [data.draw(st.integers(1, 5)) for _ in pairs]
     name = np.array([codes[name] for name, _ in pairs])
@@ -170,7 +170,7 @@ def working(counts: list[int]) -> list[tuple[int, str]]:
     return [(one.iteration, one.reason) for one in found]
 
 
-def test_outliers_do_other_work() -> None:
+def test_iterations_with_fifteen_percent_other_work_are_outliers() -> None:
     assert working([20, 20, 20, 22]) == [] == working([18, 20, 20, 20])
     assert working([20, 20, 20, 23]) == [(3, "15% of its calls and GPU events differ")]
     assert working([17, 20, 20, 20]) == [(0, "15% of its calls and GPU events differ")]
@@ -185,7 +185,7 @@ def outlier(iteration: int) -> Outlier:
     ((), 0, ""), ((1, 3), 0, "; set apart: 2 of them"),
     ((0, 1, 4), 2, "; set apart: 2 at the beginning as warm-up and 1 others"),
 ])  # fmt: skip
-def test_step_times_as_text_and_as_numbers(numbers: tuple[int, ...], warm: int, said: str) -> None:
+def test_step_times_are_told_as_text_and_as_numbers(numbers: tuple[int, ...], warm: int, said: str) -> None:
     apart = tuple(map(outlier, numbers))
     assert warm_up(apart) == warm
     times = StepTimes(7, warm, apart, Percentiles(1000, 2000, 3_000_000), Percentiles(1, 2, 3).times(1500))
@@ -208,7 +208,7 @@ def test_step_times_as_text_and_as_numbers(numbers: tuple[int, ...], warm: int, 
     assert percentiles(list(range(101))) == Percentiles(10.0, 50.0, 90.0)
 
 
-def test_a_prediction_of_one_iteration_in_numbers() -> None:
+def test_a_held_out_iteration_tells_error_spread_and_outlier() -> None:
     apart = (outlier(0), outlier(4))
     held = HeldOut("step", 4, 110, 100, (80, 90, 120), 0.0, apart)
     assert held.error == pytest.approx(0.1) and held.outlier is apart[1] and held.spread == pytest.approx(40 / 95)
@@ -230,7 +230,7 @@ def test_an_iteration_that_is_unlike_the_others_is_predicted_as_one_like_them() 
         predict_iteration(steps([100, 100]), 0)
 
 
-def test_steps_of_a_replay() -> None:
+def test_step_times_leave_outliers_out_and_need_enough_steps() -> None:
     graph = steps([100, 100, 300, 100, 100])
     start, end = graph.trace.nodes.ts, graph.trace.nodes.end
     found = step_times(graph.trace, 2 * start, 2 * end)

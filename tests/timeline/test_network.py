@@ -54,7 +54,7 @@ def reduced_by_halving(network: Network, ranks: int, size: float) -> float:
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16])
-def test_prices_against_the_algorithms_step_by_step(ranks: int) -> None:
+def test_prices_equal_the_algorithms_run_step_by_step(ranks: int) -> None:
     ring, halving = Network(7.0, 900), Network(7.0, 900, "halving-doubling")
     around, by_halves = reduced_around_a_ring(ring, ranks, BYTES), reduced_by_halving(halving, ranks, BYTES)
     for network, once in ((ring, around), (halving, by_halves)):
@@ -87,7 +87,7 @@ def test_network_texts_are_parsed_with_units_and_defaults(text: str, network: Ne
      "bandwidth=5,bandwidth=6", "bandwidth=5,speed=3", "bandwidth=5,", "bandwidth=5,algorithm=star",
      "bandwidth=5,latency=1000.001ms", "bandwidth=٥", "bandwidth=1.001e9", "bandwidth=0.99e-9"],
 )  # fmt: skip
-def test_other_texts_are_refused(text: str) -> None:
+def test_invalid_network_texts_are_refused(text: str) -> None:
     for more in ("library=mpi", "library=gloo,algorithm=ring"):
         with pytest.raises(UsageError, match="gloo or nccl"):
             parse_network(f"bandwidth=5,{more}")
@@ -128,7 +128,7 @@ def test_what_waits_follows_and_what_does_not_does_not() -> None:
     assert any("assumed to be ready in time" in note for note in result.graph.notes)
 
 
-def test_what_is_unknown_keeps_its_time() -> None:
+def test_communication_of_unknown_kind_keeps_its_measured_time() -> None:
     trace = waiting()
     trace.gpu("ncclDevKernel_Generic_4", 100, 40, trace.call("cudaLaunchKernel", 30, 2), 20)
     result = alone(trace.graph(), Network(10.0, 5000))
@@ -185,7 +185,7 @@ def test_replay_responds_like_the_job(name: str, bandwidth: float, folder: Path)
         (SEND, 100, ("g", ()), None, None, None, 101), (RECV, None, ("g", ()), None, None, None, -1),
     ],
 )  # fmt: skip
-def test_prices_of_what_a_trace_says(
+def test_a_communication_is_priced_by_kind_size_and_group(
     kind: int | None, size: int | None, group: Any, own: int | None, world: int | None, ranks: int | None, wanted: int
 ) -> None:
     comm = None if own is None else SimpleNamespace(group_size=own)

@@ -20,7 +20,7 @@ WHOLE = Network(
 )  # fmt: skip
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_written_network_is_read_back_equal(tmp_path: Path) -> None:
     write_networks({"a": described(WHOLE), "b": described(Network(1.0))}, tmp_path / "two.json")
     assert parse_network(f"{tmp_path / 'two.json'}#a") == WHOLE
     (tmp_path / "one.json").write_text(json.dumps(network_dict(WHOLE)))

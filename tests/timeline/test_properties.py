@@ -117,7 +117,7 @@ def test_traces_without_an_et_replay_as_they_were_measured(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "least"), [("gpu-kineto/sglang_decode_graph", 0.95), ("graph-capture/vllm_piecewise.capture", 0.6)]
 )
-def test_what_the_window_cut_off_is_unexplained(name: str, least: float) -> None:
+def test_waits_for_work_cut_off_by_the_window_are_unexplained(name: str, least: float) -> None:
     summary = summary_of(shared_trace(f"{name}.json.gz"))
     assert least <= summary.unexplained.share < 1
     assert summary.path.by_kind["unknown wait"] >= least * summary.predicted_ns

@@ -28,7 +28,7 @@ def rank(number: int, launch: float, start: float, dur: float, ranks: int = 2, *
     return trace
 
 
-def test_what_each_rank_waits_for() -> None:
+def test_each_rank_waits_for_the_last_to_reach_a_collective() -> None:
     traces = [rank(k, launch, start, dur, 3).document() for k, (launch, start, dur) in
               enumerate([(0, 10, 90), (50, 60, 40), (20, 30, 70)])]  # fmt: skip
     found = find_rendezvous(traces)
@@ -100,7 +100,7 @@ def test_what_not_all_ranks_have_alike_is_not_joined() -> None:
     )
 
 
-def test_one_rank_is_no_job() -> None:
+def test_joining_fewer_than_two_ranks_is_refused() -> None:
     graph: ReplayGraph = rank(0, 0, 10, 90).graph()
     for graphs in ([], [graph]):
         with pytest.raises(UsageError, match="at least two ranks"):

@@ -34,7 +34,7 @@ def networks() -> dict[str, Network]:
     return {rate: Network(of.bandwidth, of.latency_ns) for rate, of in fitted.items()}
 
 
-def test_waits_inside_operators_are_waits() -> None:
+def test_other_network_rates_are_predicted_within_fifteen_percent() -> None:
     errors, took, links = [], traced_ms("network-ops/nnf"), {"250mbit": 0.03125, "1gbit": 0.125, "4gbit": 0.5}
     for source in ("250mbit", "4gbit"):
         graphs = [build_graph(link(*pair)) for pair in shared_job(f"network-ops/nnf/{source}")]
@@ -91,7 +91,7 @@ def test_a_wait_that_ends_before_its_collective_does() -> None:
     assert np.all(np.abs(settled.nodes.dur[rows] - plain.nodes.dur[rows])[waited] < 500_000)
 
 
-def test_a_network_fitted_to_collectives_of_nccl(tmp_path: Path) -> None:
+def test_a_network_fitted_to_nccl_collectives_recovers_its_rates(tmp_path: Path) -> None:
     network, random = Network(20.0, 5000.0, library="nccl"), Random(1)
 
     def measured() -> list[Sample]:
@@ -112,7 +112,7 @@ def test_a_network_fitted_to_collectives_of_nccl(tmp_path: Path) -> None:
     assert 0.65 < sum(within) / len(within) < 0.95
 
 
-def test_a_file_of_networks(tmp_path: Path) -> None:
+def test_networks_fitted_into_a_file_are_read_by_name(tmp_path: Path) -> None:
     times, file = shared_trace("network/gloo-2/times.json"), tmp_path / "network.json"
     done = call("predict", "fit", "--network", times, "-o", file)
     assert done.returncode == 0 and b"100mbit" in done.stdout

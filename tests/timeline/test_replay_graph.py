@@ -71,7 +71,7 @@ def test_longest_paths_against_a_loop_over_all_edges(random: Random, short: int)
             assert runs.longest(lag).tolist() == expected
 
 
-def test_an_order_in_which_edges_lead_forward() -> None:
+def test_edges_lead_forward_in_an_order_and_a_cycle_has_none() -> None:
     measured = np.array([0, 10, 10, 5])
     found = topological(measured, edges((0, 3, 5), (3, 1, 5)))
     assert found is not None and found.tolist() == [0, 3, 1, 2], "as measured"
@@ -105,7 +105,7 @@ def test_capped_lags_count_at_most_the_constant_of_their_kind() -> None:
         counted_lags(graph, [constants, constants])
 
 
-def test_a_replay_and_its_trace() -> None:
+def test_a_replay_gives_a_trace_with_the_replayed_times() -> None:
     graph = program().graph()
     done = after(graph, "op:inner*2")
     assert (done.makespan_ns, done.measured_ns, done.error) == (130_000, 100_000, pytest.approx(0.3))
@@ -125,7 +125,7 @@ def test_a_replay_and_its_trace() -> None:
     assert done.unexplained.count == 0 and done.unexplained.share == 0.0
 
 
-def test_points_in_another_order() -> None:
+def test_renumbered_points_keep_their_rows_and_edges() -> None:
     graph = program().graph()
     made = ReplayGraph(
         graph.traces, np.array([-1, 0, 0]), np.array([2, -1]), np.array([1, -1]), np.array([0, 9, 5]),
@@ -141,7 +141,7 @@ def test_points_in_another_order() -> None:
     assert first.start.tolist() == [0, -1] and first.end.tolist() == [1, -1]
 
 
-def test_ranks_names_and_times_through_two_traces() -> None:
+def test_a_graph_of_two_traces_tells_ranks_and_names_of_rows() -> None:
     graph = program().graph()
     rows = len(graph.trace)
     for ranks, wanted in (((None, None), [0, 1]), ((3, None), [3, 1]), ((0, 5), [0, 5])):
@@ -163,7 +163,7 @@ def of_rank(rank: int) -> Timeline:
     return trace
 
 
-def test_durations_of_rows_by_hand() -> None:
+def test_new_durations_are_spread_over_the_edges_of_a_row() -> None:
     graph = program().graph()
     made = ReplayGraph(
         graph.traces, np.zeros(6, np.int64), np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros(6, np.int64),
@@ -184,7 +184,7 @@ def test_durations_of_rows_by_hand() -> None:
     assert lags.tolist() == [MAX_NS // 2, 0, 0, 0, -5] and lags.dtype == np.int64
 
 
-def test_a_replay_by_hand() -> None:
+def test_a_point_is_at_its_longest_incoming_edge() -> None:
     """Points 1 to 4: the first of two edges into 3 is the longer, the second of two into 4; 2 has none, so it is at 0.
     The makespan begins at the first point but the beginning."""
     graph = program().graph()
@@ -201,7 +201,7 @@ def test_a_replay_by_hand() -> None:
     assert later.time.tolist() == [0, 0, 0, 10, 13]
 
 
-def test_unexplained_waits_by_hand() -> None:
+def test_only_unknown_waits_that_hold_a_point_are_unexplained() -> None:
     """Into 2: ready at 4 by its other edge, an unknown wait until 10. Into 3: the unknown wait is the shorter one.
     Into 4: it and the other edge end together. Into 5: nothing else holds it, 8 from the beginning."""
     graph = program().graph()

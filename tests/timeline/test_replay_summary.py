@@ -15,7 +15,7 @@ from support import call, read_json
 from test_critical import program
 
 
-def test_the_numbers_of_a_replay() -> None:
+def test_a_summary_gives_makespans_lanes_and_changes() -> None:
     graph = program().graph()
     plain = summarize(after(graph), fit_constants(graph)).to_dict()
     assert plain["makespan_ns"] == {"predicted": 230_000, "measured": 230_000, "error": 0.0}
@@ -39,7 +39,7 @@ def test_communication_is_exposed_where_no_other_kernel_runs() -> None:
     assert exposed_ns(start, end, communicates, kernel) == 70
 
 
-def test_the_error_of_the_base() -> None:
+def test_the_base_error_covers_makespan_and_kernel_starts() -> None:
     graph = program().graph()
     found = BaseError.of(after(graph))
     assert found == BaseError(0.0, 0.0, 0.0) and found.reliable and found.largest == 0.0
@@ -60,7 +60,7 @@ def test_the_error_of_the_base() -> None:
         (BaseError(0.0, 0.06), False, True),
     ],
 )  # fmt: skip
-def test_what_a_base_is_good_for(base: BaseError, reliable: bool, refused: bool) -> None:
+def test_a_base_error_above_5_percent_is_refused_unless_forced(base: BaseError, reliable: bool, refused: bool) -> None:
     assert base.reliable is reliable and len(base.to_lines()) == 2 - reliable
     base.refuse("file", force=True)
     with pytest.raises(UsageError, match="above 5%, predicted changes mean nothing") if refused else nullcontext():

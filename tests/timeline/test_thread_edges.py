@@ -42,7 +42,7 @@ def chained(trace: Timeline) -> tuple[GraphEvents, Edges]:
     return host_chains(GraphEvents.of(trace.document()))
 
 
-def test_chains_of_two_threads() -> None:
+def test_each_thread_is_one_chain_of_nested_calls() -> None:
     trace = Timeline()
     trace.op("a", 0, 100, tid=1)
     trace.op("b", 0, 40, tid=1)

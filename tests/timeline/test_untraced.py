@@ -80,7 +80,7 @@ def test_without_timed_steps_nothing_is_said_of_them() -> None:
     assert untraced_answer(replay(graph, constants), constants) is None
 
 
-def test_costs_and_timelines_in_numbers(trace: Trace, case: Case) -> None:
+def test_recording_costs_are_fitted_and_taken_off_the_replay(trace: Trace, case: Case) -> None:
     costs = recording_costs(trace)
     assert (costs.inside, costs.argument, costs.outside) == pytest.approx((5738.36, 2462.83, 9385.57), rel=1e-4)
     assert (costs.annotation, costs.frames, costs.runtime, costs.fitted) == (11_400, 900, 1000, True)

@@ -110,7 +110,7 @@ def changed(graph: ReplayGraph, other: ReplayGraph) -> dict[int, int]:
     return {k: new for k, (old, new) in enumerate(pairs) if old != new}
 
 
-def test_which_edges_are_scaled() -> None:
+def test_scaling_changes_only_the_edges_of_the_chosen_rows() -> None:
     graph = by_hand()
     assert changed(graph, scale(graph, rows_of(graph, "call"), 2)(graph)) == {1: 40}
     assert changed(graph, scale(graph, rows_of(graph, "call"), 2, gaps=True)(graph)) == {0: 20, 1: 40, 9: 200}
@@ -121,7 +121,7 @@ def test_which_edges_are_scaled() -> None:
     assert changed(graph, scale(graph, rows_of(graph), 0.5)(graph)) == {}
 
 
-def test_which_edges_are_removed() -> None:
+def test_removing_rows_drops_or_zeroes_only_their_edges() -> None:
     graph = by_hand()
 
     def left(*names: str) -> list[tuple[int, int]]:
@@ -140,7 +140,7 @@ def test_which_edges_are_removed() -> None:
     assert left() == whole
 
 
-def test_latencies_and_queues_of_some_rows() -> None:
+def test_latencies_and_queue_edges_change_only_for_chosen_rows() -> None:
     graph = by_hand()
     everything = rows_of(graph, "call", "sub", "kernel", "cudaLaunchKernel")
     for cap, wanted in ((40, 8), (20, 8), (80, 4), (0, 8), (1, 8)):
@@ -156,7 +156,7 @@ def test_latencies_and_queues_of_some_rows() -> None:
     assert len(without_queue(graph, rows_of(graph, "call"))(graph).edges) == 13
 
 
-def test_rows_of_a_second_rank() -> None:
+def test_scaling_and_latencies_apply_to_each_rank_apart() -> None:
     graph = by_hand()
     rows = len(graph.start)
     points, edges = graph.row.copy(), graph.edges
@@ -187,11 +187,11 @@ def test_rows_of_a_second_rank() -> None:
         ("fuse kernel:~a*b*0.25", WhatIf("fuse kernel:~a*b*0.25", None, "fuse", "kernel", False, "a*b", 0.25)),
     ],
 )
-def test_parsed_as_a_whole(text: str, wanted: WhatIf) -> None:
+def test_a_what_if_text_is_parsed_into_all_its_parts(text: str, wanted: WhatIf) -> None:
     assert parse_what_if(text) == wanted
 
 
-def test_ranks_by_what_their_traces_say() -> None:
+def test_a_change_of_one_rank_applies_to_its_rows_only() -> None:
     graph = by_hand()
     one = graph.trace
     three = ReplayGraph(

@@ -75,7 +75,7 @@ def test_structs_print_their_fields_and_long_answers_are_cut() -> None:
 
 
 @pytest.mark.parametrize(("count", "lines"), [(22, 23), (23, 24), (24, 24), (100, 24)])
-def test_a_large_record_is_one_screen(count: int, lines: int) -> None:
+def test_the_text_of_a_large_record_fits_on_one_screen(count: int, lines: int) -> None:
     made = make_dataclass("Wide", [(f"a{k}", Any) for k in range(count)], namespace={"__repr__": brief}, repr=False)
     shown = repr(made(*[[k, []] for k in range(count)])).splitlines()
     assert len(shown) == lines and shown[0] == "<Wide" and shown[1].startswith("  a0 ")

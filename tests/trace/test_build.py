@@ -32,7 +32,7 @@ def test_columns_that_are_left_out_hold_their_null() -> None:
     assert trace.categories == [""] and trace.names == ["op"] and not len(trace.unattached) and not len(trace.memory)
 
 
-def test_values_that_are_no_numbers_are_null() -> None:
+def test_values_that_are_no_integers_become_minus_one() -> None:
     trace = builder_of([1, 2, 3], stream=["default", 2.0, 2**70], seq_id=[None, 5, "x"]).build(NO_RECORDS, summary={})
     assert trace.nodes.stream.tolist() == [-1, 2, -1] and trace.nodes.seq_id.tolist() == [-1, 5, -1]
 
@@ -48,7 +48,7 @@ def test_blocks_are_joined_in_their_order() -> None:
     assert trace.nodes.name.tolist() == [0, 0, 1, 0] == trace.nodes.category.tolist()
 
 
-def test_codes_are_taken_as_they_are() -> None:
+def test_codes_of_names_and_threads_are_used_directly() -> None:
     builder = TraceBuilder("made.json")
     name = builder.names.recode(["unused", "b", "a", "b"], np.array([3, 2, 1]))
     builder.add(CPU, id=[1, 2, 3], name=name)
@@ -89,7 +89,7 @@ def test_process_and_thread_nodes_are_structural() -> None:
     assert builder.build(NO_RECORDS, summary={}).nodes.structural.tolist() == [True, True, False, False]
 
 
-def test_edges_of_other_ids_are_refused() -> None:
+def test_edges_between_unknown_or_equal_ids_are_refused() -> None:
     kind = EDGE_KINDS.index("sync")
     for ends in ((2, 7), (9, 1), (2, 2)):
         edges = np.array([[1, 2, 0], [*ends, kind]])
@@ -113,7 +113,7 @@ def test_a_trace_is_built_when_it_is_asked_for() -> None:
     assert trace.file == "x.json" and trace.summary == {"a": 1}, "what is known stays"
 
 
-def test_a_trace_without_texts() -> None:
+def test_a_trace_without_records_returns_empty_texts_and_cannot_be_written() -> None:
     rows = np.array([1, 0])
     which, texts = NO_RECORDS.tensor_texts(rows)
     assert NO_RECORDS.texts(rows) == [texts[at] for at in which] == texts[:] == [b"{}", b"{}"]

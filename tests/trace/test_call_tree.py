@@ -112,7 +112,7 @@ def test_an_interval_nests_in_the_innermost_still_open_one(drawn: list[tuple[int
     assert nesting(thread, ts, -end).tolist() == expected
 
 
-def test_calls_that_are_each_others_callers() -> None:
+def test_calls_on_a_cycle_of_callers_are_found() -> None:
     assert on_circles(column([1, 0, 0, -1, 3])).tolist() == [True, True, False, False, False]
 
 

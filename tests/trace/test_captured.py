@@ -37,7 +37,7 @@ def test_events_are_looked_up_with_their_operator_link_and_replay() -> None:
     assert {name: len(column) for name, column in vars(none).items()} == dict.fromkeys(vars(none), 0)
 
 
-def test_calls_of_a_trace() -> None:
+def test_a_trace_has_tables_of_captured_calls_and_their_links() -> None:
     trace = made_trace(captured=graphs())
     captured, gpu = trace.tables.captured, trace.gpu
     assert [trace.names[code] for code in captured.name.tolist()] == graphs().names

@@ -42,7 +42,7 @@ def test_distinct_rows_are_sorted_and_give_the_table_back(rows: list[tuple[int, 
 
 
 @given(st.lists(NUMBERS, max_size=20), st.lists(NUMBERS, max_size=20))
-def test_numbers_with_and_without_others(some: list[int], others: list[int]) -> None:
+def test_distinct_among_and_without_agree_with_python_sets(some: list[int], others: list[int]) -> None:
     values, gone = np.array(some, np.int64), np.array(others, np.int64)
     assert distinct(values).tolist() == sorted(set(some))
     assert among(values, gone).tolist() == [value in others for value in some]
@@ -54,7 +54,7 @@ columns = st.lists(near, max_size=30) | st.lists(near | far, max_size=30)
 
 
 @given(columns, columns)
-def test_positions_are_those_of_the_first(among: list[int], wanted: list[int]) -> None:
+def test_values_are_found_at_their_first_position_or_minus_one(among: list[int], wanted: list[int]) -> None:
     found = positions(np.array(among, np.int64), np.array(wanted, np.int64))
     assert found.tolist() == [among.index(value) if value in among else -1 for value in wanted]
 
@@ -73,7 +73,7 @@ def test_texts_are_interned_in_order() -> None:
     assert table.recode(["y", "c", "z"], np.array([2, 1, 0, 2])).tolist() == [3, 2, 4, 3], "by first appearance"
 
 
-def test_columns_made_of_positions() -> None:
+def test_columns_masks_and_lists_are_built_from_positions() -> None:
     assert scatter(4, [2, 0], np.array([7, 8])).tolist() == [8, -1, 7, -1]
     assert scatter(3, [1], np.array([7.5]), 0).tolist() == [0, 7.5, 0]
     assert mask_at(4, np.array([3, 1])).tolist() == [False, True, False, True]
@@ -89,7 +89,7 @@ def test_parts_are_joined_and_emptied() -> None:
 
 
 @given(st.integers(0, 2**43 * 1000 - 1))
-def test_times_are_the_ns_that_were_written(ns: int) -> None:
+def test_times_in_microseconds_convert_to_exact_ns(ns: int) -> None:
     us = Decimal(ns) / 1000
     assert exact_ns(np.array([float(us)])).tolist() == decimal_ns([us]).tolist() == [ns]
 

@@ -68,7 +68,7 @@ def test_the_name_of_a_kernel_tells_its_collective(name: str, communicates: bool
     assert is_comm_kernel(name) == communicates and collective_of(name) == collective
 
 
-def test_of_very_long_names_the_beginning_counts() -> None:
+def test_only_the_beginning_of_very_long_names_is_searched() -> None:
     assert is_comm_kernel("x" * (MAX_NAME - 10) + "ncclKernel")
     assert not is_comm_kernel("x" * (MAX_NAME - 9) + "ncclKernel")
 
@@ -80,7 +80,7 @@ def test_only_what_is_not_known_is_filled_in() -> None:
     assert Comm().filled(other) == other and other.filled(Comm()) == other
 
 
-def test_members_are_those_that_files_hold() -> None:
+def test_members_include_first_rank_and_inferred_messages_only_if_set() -> None:
     message = Comm(collective="send", bytes=4)
     assert {"pg_first_rank", "inferred_messages"}.isdisjoint(message.members()) and message.members()["bytes"] == 4
     whole = Comm(collective="sendrecv", pg_first_rank=1, inferred_messages=[message]).members()

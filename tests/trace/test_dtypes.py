@@ -29,7 +29,7 @@ def test_any_spelling_of_a_dtype_gives_size_and_torch_name(dtype: str, size: int
     assert itemsize(dtype) == size and standard_dtype(dtype) == standard and itemsize(None) is None
 
 
-def test_other_spellings_of_dtypes() -> None:
+def test_dtypes_are_recognized_in_other_spellings() -> None:
     assert is_floating("c10::Half") and is_floating("Float")
     assert not is_floating("long") and not is_floating("c10::complex<float>")
     assert kineto_spelling("torch.bfloat16") == "BFloat16" and kineto_spelling("strange") == "strange"

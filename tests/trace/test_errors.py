@@ -11,7 +11,7 @@ from etplus.trace.errors import EtplusError, MissingFileError, TraceFormatError
     [(("x.json", "byte 7", "is cut off", "record it again"), "x.json: byte 7: is cut off; record it again"),
      (("x.json", "", "is empty"), "x.json: is empty"), (("x.json", "id 3", "is odd"), "x.json: id 3: is odd")],
 )  # fmt: skip
-def test_an_error_of_a_file(given: tuple[str, ...], text: str) -> None:
+def test_a_format_error_names_its_file_and_survives_pickling(given: tuple[str, ...], text: str) -> None:
     for one in (TraceFormatError(*given), pickle.loads(pickle.dumps(TraceFormatError(*given)))):
         assert isinstance(one, EtplusError) and str(one) == text and (one.file, one.place) == given[:2]
 

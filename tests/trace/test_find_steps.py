@@ -84,5 +84,5 @@ def test_denoising_steps_are_inferred() -> None:
     ],
     ids=["no repetition", "three", "layers of one module", "a small part"],
 )  # fmt: skip
-def test_traces_that_have_no_steps(trace: Trace) -> None:
+def test_traces_without_enough_repetitions_get_no_steps(trace: Trace) -> None:
     assert len(trace.steps) == 0 and not trace.steps.inferred

@@ -37,7 +37,7 @@ def test_the_graph_has_all_rows_calls_and_edges() -> None:
                      (30, 20, "sync")]  # fmt: skip
 
 
-def test_missing_numbers_in_frames() -> None:
+def test_missing_numbers_are_null_in_pandas_and_arrow() -> None:
     missing = np.array([False, True, False])
     numbers = {"n": Nullable(np.array([1, 2, 3]), missing), "x": Nullable(np.array([0.5, 1, 2]), missing)}
     columns = {**numbers, "name": ["a", "b", "c"]}

@@ -103,7 +103,7 @@ ROW = st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 3),
         ([(0, 9000 * MS, 7, 1), (5, 10, 7, 2)], {"category": "mtia_ccp_events"}),  # units side by side
     ],
 )
-def test_legitimate_overlap_is_none_of_it(rows: list[tuple[int, int, int, int]], options: dict[str, str]) -> None:
+def test_legitimate_overlap_is_not_impossible(rows: list[tuple[int, int, int, int]], options: dict[str, str]) -> None:
     assert not columns(rows, **options).any()
 
 

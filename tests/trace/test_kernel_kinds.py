@@ -38,6 +38,6 @@ def test_kernel_names_give_the_kind_and_whether_products_are_computed(name: str,
     assert computes_products(name) == product
 
 
-def test_of_very_long_names_the_beginning_counts() -> None:
+def test_only_the_beginning_of_very_long_names_is_searched() -> None:
     assert computes_products("x" * (MAX_NAME - 4) + "gemm") and not computes_products("x" * (MAX_NAME - 3) + "gemm")
     assert not computes_products("gemm transpose") and computes_products("gemm" + "x" * MAX_NAME + "transpose")

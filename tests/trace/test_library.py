@@ -12,14 +12,14 @@ def test_a_trace_prints_its_rows_calls_events_and_steps() -> None:
     ]  # fmt: skip
 
 
-def test_answers_of_other_parts() -> None:
+def test_a_trace_answers_sql_and_refuses_a_csv_report() -> None:
     with pytest.raises(UsageError, match="page"):
         made_trace().write_report("x.csv")
     pytest.importorskip("duckdb")
     assert made_trace().sql("select distinct rank from calls").rows == [(0,)]
 
 
-def test_a_card_of_a_rank_with_damage() -> None:
+def test_the_card_of_a_rank_shows_three_lines_of_damage() -> None:
     summary = {"damage": [f"<{k}>" for k in range(5)], "kineto": {"distributed_info": {"rank": 3, "world_size": 8}}}
     trace = made_trace(summary)
     lines = repr(trace).splitlines()

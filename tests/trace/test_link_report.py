@@ -40,7 +40,7 @@ def test_a_link_report_prints_shares_reasons_edges_and_warnings() -> None:
     ]  # fmt: skip
 
 
-def test_text_of_an_empty_link() -> None:
+def test_the_report_of_an_empty_link_has_zeros_and_no_edges() -> None:
     nothing = {"total": 0, "linked": 0, "certain": 0, "unverified": 0, "unlinked": {}}
     empty = report(
         ops=nothing, method="", considered=(), windows={"notes": []}, warnings=(),

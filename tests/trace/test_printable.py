@@ -16,7 +16,7 @@ from etplus.trace.printable import (
 )
 
 
-def test_characters_that_could_steer_a_terminal() -> None:
+def test_characters_that_could_steer_a_terminal_are_escaped() -> None:
     for text, expected in (
         ("gemm", "gemm"), ("a\nb", "a\nb"), ("\x1b[2J\n", "\\u001b[2J\n"), ("\U000e0001x", "\\udb40\\udc01x"),
         ("😀", "😀"), ("\ud800", "\\ud800"),

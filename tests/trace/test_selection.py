@@ -47,7 +47,7 @@ def test_windows_and_ranges_of_steps_that_are_refused() -> None:
     assert [chosen_steps(text, 4, (), "").tolist() for text in ("3", "0-3", "2-2")] == [[3], [0, 1, 2, 3], [2]]
 
 
-def test_parts_that_are_refused(trace: Trace) -> None:
+def test_invalid_steps_and_windows_are_refused_with_a_reason(trace: Trace) -> None:
     for given, said in (
         ({"steps": "9"}, "numbered from 0"), ({"steps": "one"}, "a number from 0"),
         ({"window": "5-6s"}, "contains no event"),
@@ -65,7 +65,7 @@ def test_parts_that_are_refused(trace: Trace) -> None:
      ("2509-2510ns", [], [1900], [2500], (1900, 2510)),
      ("1600-1601ns", [1000, 1100, 1200], [1250], [1300], (1250, 1700))],
 )  # fmt: skip
-def test_windows_of_a_small_trace(
+def test_a_window_keeps_overlapping_events_with_their_launches_and_callers(
     window: str, calls: list[int], runtime: list[int], gpu: list[int], span: tuple[int, int]
 ) -> None:
     whole = made_trace()
@@ -91,7 +91,7 @@ def test_a_wait_for_what_is_not_in_the_part_is_left_out(window: str, waits: list
     assert part.nodes.inter_thread_dep.tolist() == waits
 
 
-def test_a_step_of_a_small_trace() -> None:
+def test_a_step_keeps_its_calls_launches_and_gpu_events() -> None:
     part = part_of(made_trace(), steps="1")
     assert part.calls.ts.tolist() == [1000, 1100, 1200] and part.calls.parent.tolist() == [-1, 0, 1]
     assert part.gpu.ts.tolist() == [1300, 2500] and part.gpu.call.tolist() == [2, -1]
@@ -138,7 +138,7 @@ def test_rows_and_tables_of_a_part_say_the_same(name: str, choice: dict[str, Any
     }
 
 
-def test_a_part_is_a_trace() -> None:
+def test_a_part_of_a_trace_can_be_analyzed_and_narrowed_further() -> None:
     trace = linked("pairs/gpu_shaped_from_cpu")
     part = trace.step(1)
     assert part.replay().makespan_ns < trace.replay().makespan_ns and len(part.kernels) < len(trace.kernels)

@@ -14,7 +14,7 @@ from etplus.trace.selection import part_words, ranks_of
 from etplus.trace.text_tables import change_text, first_clause, fitting, in_short
 
 
-def test_events_that_were_launched_before_the_trace() -> None:
+def test_events_launched_before_the_trace_are_summed_up_in_sentences() -> None:
     report: dict[str, Any] = {"events": 6, "time_ns": 400, "paired": 3, "paired_time_ns": 300, "same_module": 2,
                               "unpaired": {"b": 1, "a": 1, "c": 2}}  # fmt: skip
     paired = "3 of 6 GPU events that were launched before the trace (75.0% of their time) get their operator from"
@@ -39,7 +39,7 @@ def test_events_have_their_counterpart_row_or_minus_one() -> None:
     assert [side.tolist() for side in CounterpartLinks.none().of(np.array([3]))] == [[-1], [False]]
 
 
-def test_coverage_by_the_compilers_files() -> None:
+def test_kernels_covered_by_compiler_files_are_counted_in_sentences() -> None:
     given = {"files": ["a.json", "b.json"], "graph_calls": 1200, "kernels": 3400, "refused": {"x": 150, "y": 50},
              "annotated": 0}  # fmt: skip
     found = compiled_summary({"compiled": given})
@@ -68,7 +68,7 @@ def test_a_part_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) 
         assert outer.missing_part(other) == ""
 
 
-def test_times_and_changes_of_times() -> None:
+def test_times_and_their_changes_are_written_in_fitting_units() -> None:
     assert [in_short(ns) for ns in (0, 999, 1000, 1500, 12_300, 2_500_000, 123_456_789, 5e9)] == [
         "0 ns", "999 ns", "1.0 µs", "1.5 µs", "12 µs", "2.5 ms", "123 ms", "5.0 s",
     ]  # fmt: skip
@@ -91,7 +91,7 @@ def test_sentences_are_cut_after_a_clause() -> None:
     assert fitting("etplus analyze {}", "a" * 30, 30) == "etplus analyze FILE"
 
 
-def test_lists_of_ranks_and_missing_files() -> None:
+def test_lists_of_ranks_are_parsed_and_bad_ones_refused() -> None:
     assert ranks_of("0-3,7") == [0, 1, 2, 3, 7] and ranks_of(" 5 ,5-5") == [5, 5]
     for text in ("", "3-1", "a", "0-99999999", "1,,2"):
         with pytest.raises(UsageError, match="must be a list of ranks"):

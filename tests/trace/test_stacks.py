@@ -26,7 +26,7 @@ def stacks() -> Stacks:
     return recorded.with_stacks({6: [[TRAIN], ["other.py(5): g", "train.py(8): f"]]}, COMPILED)
 
 
-def test_frames_lines_and_sources_of_nodes() -> None:
+def test_stack_entries_give_frames_lines_and_the_source_line() -> None:
     made = stacks()
     (entry,), (alone,), (first, second) = (made.entries(row) for row in (4, 9, 6))
     assert made.frames(entry) == [TRAIN, NET, LIB, "<built-in method mm>"] and made.modules(entry) == (NET,)
@@ -79,7 +79,7 @@ def test_lines_as_text_and_files_of_the_user() -> None:
     assert own_by([]) is is_own_file
 
 
-def test_frames_between_a_call_and_its_caller() -> None:
+def test_module_frames_between_a_call_and_its_caller_become_calls() -> None:
     """Entries: main, Net in it, Linear in that, and another module; calls 0, 1 and 4 are in Linear, 2 in Net. The
     caller of call 5 is in Linear, though its own frame is of another thread: nothing is put between them."""
     made = Stacks.none().with_stacks({0: [["main", NET, "nn.Module: Linear_1"]], 1: [["nn.Module: Other_0"]]})
@@ -113,7 +113,7 @@ def test_operators_have_the_modules_and_lines_around_them() -> None:
     assert kernel.correlation == 1 and kernel.counterpart is None and not kernel.same_module
 
 
-def test_generated_kernels_by_node() -> None:
+def test_generated_kernels_are_found_by_the_row_of_their_node() -> None:
     kernels = GeneratedKernel("triton_0", nodes=("mul", "add")), GeneratedKernel("extern_kernels.mm", nodes=("mm",))
     made = GeneratedKernels(kernels, as_positions(np.array([3, 8])), np.array([1, 0]))
     assert made.at(np.array([8, 4, 3])).tolist() == [0, -1, 1] and len(made) == 2

@@ -34,7 +34,7 @@ def trace_of(made: Served) -> Trace:
     return load(orjson.dumps(made.document()))
 
 
-def test_forms_of_real_traces() -> None:
+def test_step_annotations_of_real_servers_are_parsed_into_batches() -> None:
     whole, two = RequestSums(1, 888, None, 788544, None), RequestSums(2, 2, None, 2, None)
     for name, batch in (
         ("execute_context_1(888_788544)_generation_0(0)", StepBatch("prefill", whole, NO_REQUESTS, 1, 888, 888)),
@@ -74,7 +74,7 @@ def test_fields_that_are_not_known_are_left_out() -> None:
         ("my step bs=8", 8),
     ],
 )  # fmt: skip
-def test_batch_sizes_in_names(name: str, size: int | None) -> None:
+def test_the_batch_size_is_read_from_the_annotation_name(name: str, size: int | None) -> None:
     assert batch_size_in(name) == size
 
 
@@ -104,7 +104,7 @@ def marks(*annotations: tuple[str, int, int]) -> list[tuple[int, str]]:
     return [(at, batch.phase) for at, batch in zip(found.mark.tolist(), found.batches, strict=bool(found.batches))]
 
 
-def test_which_annotations_are_steps() -> None:
+def test_annotations_of_known_phases_are_preferred_as_steps() -> None:
     decode, unknown, capture = "step[DECODE bs=1]", "execute_new_3", "capture_8_FULL"
     assert marks((unknown, 0, 100), (decode, 10, 20), (decode, 30, 40)) == [(1, "decode"), (2, "decode")]
     assert marks((decode, 0, 10), (unknown, 10, 20), (unknown, 12, 15)) == [(0, "decode"), (1, "unknown")]
@@ -116,7 +116,7 @@ def test_which_annotations_are_steps() -> None:
     assert marks(("step[EXTEND bs=1 toks=9]", 0, 50), (decode, 1, 20)) == [(0, "prefill")]
 
 
-def test_steps_of_a_phase() -> None:
+def test_steps_can_be_chosen_by_phase_and_unknown_phases_are_refused() -> None:
     batches = [Batch(prefill=[(3, 3)]), Batch(decode=[(1, 6), (1, 2)]), Batch(decode=[(1, 9)])]
     steps = trace_of(serve(batches)).steps
     assert [step.number for step in steps.of_phase("decode")] == [1, 2] and steps.of_phase("mixed") == ()

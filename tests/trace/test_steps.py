@@ -65,7 +65,7 @@ def test_steps_of_an_optimizer_need_not_be_even_but_the_rarest_even_mark_goes_be
     assert marks(sorted(uneven + often + rare, key=lambda one: one[1]), CALLS, 500).annotation == "rare"
 
 
-def test_what_marks_no_iteration() -> None:
+def test_annotations_that_are_too_few_or_only_early_mark_no_steps() -> None:
     for few in ([("set-up", 10 * k, 5) for k in range(5)], [], [("x", 0.0, 5.0), ("x", 100.0, 5.0)]):
         found = marks(few, CALLS, 500)
         assert len(found) == len(found.end) == 0 and found.annotation == "" and not found.steps and not found.encloses
@@ -73,7 +73,7 @@ def test_what_marks_no_iteration() -> None:
     assert len(marks([("ProfilerStep#1", 100, 0), ("ProfilerStep#2", 200, 0)], CALLS, 500)) == 2
 
 
-def test_steps_of_the_profiler_go_first() -> None:
+def test_profiler_steps_are_preferred_to_other_repeated_annotations() -> None:
     rows = [("DataLoader", 100.0 * k, 5.0) for k in range(5)] + [("ProfilerStep#7", 30.0, 60.0)]
     found = marks(sorted(rows, key=lambda one: one[1]), CALLS, 500)
     assert found.steps and found.mark.tolist() == [1] and found.end.tolist() == [90]

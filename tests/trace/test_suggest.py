@@ -47,7 +47,7 @@ def test_guesses_are_answered_and_answers_show_themselves_in_a_notebook(thing: s
         assert page.startswith("<") and "\x1b" not in text and len(text.splitlines()) <= 64
 
 
-def test_names_of_the_package_and_private_ones(things: dict[str, Any]) -> None:
+def test_wrong_attribute_names_are_answered_with_suggestions(things: dict[str, Any]) -> None:
     for name, answer in (("TraceAnalysis", "load"), ("compare", "diff"), ("lod", "'load'"), ("traces", "Trace")):
         with pytest.raises(AttributeError, match=re.escape(answer)):
             getattr(etplus, name)
@@ -70,7 +70,7 @@ def test_dir_of_a_trace_lists_what_users_call(things: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("thing", ["trace", "ops", "kernels", "table"])
-def test_names_as_subscripts_are_answered(thing: str, things: dict[str, Any]) -> None:
+def test_names_used_as_subscripts_are_refused_with_a_suggestion(thing: str, things: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"no key 'kernels'; use `.*kernels"):
         things[thing]["kernels"]
     with pytest.raises(TypeError, match=r"Trace has no key 0; use `trace\.ops`"):

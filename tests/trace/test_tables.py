@@ -32,7 +32,7 @@ def test_taken_rows_keep_their_order_and_communication() -> None:
     assert trace.gpu.take(np.array([0, 1])).comm == {}
 
 
-def test_rows_of_two_tables() -> None:
+def test_two_tables_are_joined_with_their_rows_and_communications() -> None:
     trace = made_trace()
     first, second = trace.gpu.take(np.array([2, 0])), trace.gpu.take(np.array([1, 3]))
     both = first.joined(second)
@@ -48,7 +48,7 @@ def test_events_are_grouped_by_stream_in_order_of_start() -> None:
     assert found == [(0, 7, [2, 0]), (0, 8, [3]), (1, 9, [1])]
 
 
-def test_why_no_launch_is_known() -> None:
+def test_events_without_a_known_launch_get_a_reason() -> None:
     ts, correlation, none = np.array([50, 50, 50, 5]), np.array([9, 2, 0, 9]), np.zeros(0, np.int64)
     found = unknown_launch_reasons(ts, correlation, np.array([10, 20]), np.array([5, -1]), 0)
     assert found.tolist() == [NO_LAUNCHER, LAUNCHED_BEFORE, NO_CORRELATION, LAUNCHED_BEFORE]

@@ -34,7 +34,7 @@ def test_a_signature_has_shapes_of_arguments_with_one_tensor() -> None:
     ("given", "dtype"),
     [((INTS, F32, HALF), "float32"), ((INTS, HALF), "bfloat16"), ((LIST, INTS), "int64"), ((LIST,), ""), ((), "")],
 )
-def test_the_type_of_a_signature(given: tuple[Tensor, ...], dtype: str) -> None:
+def test_a_signature_takes_its_dtype_from_floats_before_integers(given: tuple[Tensor, ...], dtype: str) -> None:
     assert Signature((Argument(given),)).dtype == dtype
 
 
@@ -45,5 +45,5 @@ def test_the_type_of_a_signature(given: tuple[Tensor, ...], dtype: str) -> None:
      ("aiter::mha_batch_prefill", True), ("_vllm_fa3_C::fwd", True), ("mine::sum", False), ("sum", True),
      ("aten::native_layer_norm_backward", True), ("aten::native_layer_norm", False)],
 )  # fmt: skip
-def test_operators_whose_numbers_matter(name: str, matter: bool) -> None:
+def test_numbers_matter_only_for_listed_operators(name: str, matter: bool) -> None:
     assert numbers_matter(name) == matter

@@ -16,12 +16,12 @@ def test_long_names_take_the_room_that_the_columns_leave() -> None:
     assert [len(line) for line in text.splitlines()] == [1, 80, 80]
 
 
-def test_a_line_above_each_row() -> None:
+def test_a_given_line_is_printed_above_each_row() -> None:
     text = render("t", ["name", "count"], [["gemm", 1], ["mm", 2]], 80, above=["first", "y" * 100])
     assert text.splitlines() == ["t", "name  count", "first", "gemm      1", shorten("y" * 100, 80), "mm        2"]
 
 
-def test_narrow_tables_have_several_lines_a_row() -> None:
+def test_a_row_too_wide_for_the_table_takes_several_lines() -> None:
     heads = ["name", "first column", "second column", "third column"]
     assert render("t", heads, [["a_name_of_a_kernel_here", 1, 22, 333], ["b", None, None, 4]], 40).splitlines() == [
         "t", "name                      first column", "                         second column",
@@ -50,7 +50,7 @@ def test_numbers_shares_and_titles_are_formatted_for_tables() -> None:
 
 
 @pytest.mark.parametrize(("columns", "width"), [("100", 100), ("20", 40), ("40", 40), ("41", 41)])
-def test_the_width_of_the_terminal(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terminal_width_is_at_least_40_columns(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert terminal_width() == width
 

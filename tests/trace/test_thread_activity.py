@@ -28,7 +28,7 @@ def brute(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> Pa
     return pairs
 
 
-def test_of_many_threads_those_that_finished_last() -> None:
+def test_only_the_threads_that_finished_last_are_kept() -> None:
     work = [(thread, thread) for thread in range(2 * MOST_RECENT)]
     last = 2 * MOST_RECENT - 1
     assert found(work, [(0, 1000, last)]) == [(0, last - 1 - k) for k in range(MOST_RECENT)]
@@ -45,7 +45,7 @@ def test_pauses_have_the_latest_finished_work(work: list[tuple[int, int]], pause
     assert found(work, pauses) == brute(work, pauses)
 
 
-def test_busy_time_by_hand() -> None:
+def test_busy_time_of_a_thread_counts_overlapping_work_once() -> None:
     thread, start, end = (np.array(column) for column in ([1, 1, 1, 4], [0, 2, 8, 5], [5, 3, 9, 6]))
     busy = BusyTime.of(thread, start, end)
     assert busy.end.tolist() == [5, 5, 9, 6] and busy.total.tolist() == [0, 5, 5, 6, 7]
@@ -57,7 +57,7 @@ def test_busy_time_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5) | st.sampled_from([2**60, -(2**60)]), st.booleans()), max_size=30))
-def test_running_maximum_against_brute_force(rows: list[tuple[int, bool]]) -> None:
+def test_the_running_maximum_restarts_at_each_first_row(rows: list[tuple[int, bool]]) -> None:
     expected: list[int] = []
     for value, first in rows:
         expected.append(value if first or not expected else max(value, expected[-1]))

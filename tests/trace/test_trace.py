@@ -37,7 +37,7 @@ def test_device_events_belong_to_the_step_that_launched_them() -> None:
     assert trace.launched_ns.tolist() == [240, 100, 1250, 1900] and trace.step_of_event.tolist() == [0, 0, 1, 1]
 
 
-def test_kinds_of_gpu_events() -> None:
+def test_gpu_events_are_told_apart_as_kernels_copies_and_communication() -> None:
     trace = made_trace()
     assert np.flatnonzero(trace.communicates).tolist() == [12, 13], "by its name, and as the file says"
     assert trace.is_comm.tolist() == [False, False, True, True]
@@ -46,7 +46,7 @@ def test_kinds_of_gpu_events() -> None:
     assert [one.name for one in trace.kernels] == ["gemm", "ncclDevKernel_AllReduce", "loose"]
 
 
-def test_kinds_of_events_of_one_category() -> None:
+def test_events_of_one_category_are_told_apart_by_name() -> None:
     builder = TraceBuilder("made.json")
     names, category = ["dma_request", "waitOnEvent", "gemm"], ["mtia_ccp_events"] * 3
     builder.add(GPU, id=[1, 2, 3], name=names, category=category, ts=[1, 2, 3], dur=[1] * 3)
@@ -71,7 +71,7 @@ def test_of_calls_that_start_together_the_longest_is_around_the_others(nested: b
     assert found.tolist() == order and before.tolist() == [-1, *order[:-1]]
 
 
-def test_a_digest_is_of_the_times() -> None:
+def test_the_digest_changes_with_the_times() -> None:
     trace = made_trace()
     assert trace.digest == made_trace().digest and len(trace.digest) == 16
     moved = trace.with_(ts=np.where(trace.nodes.ts == 20, 21, trace.nodes.ts))
@@ -94,7 +94,7 @@ def test_the_base_time_less_the_clock_offset_ignores_invalid_numbers(kineto: Any
     ("skew", "expected"),
     [(0, 0), (8100, 8100), (MAX_SKEW_NS, MAX_SKEW_NS), (MAX_SKEW_NS + 1, 0), (-1, 0), ("x", 0), (None, 0)],
 )
-def test_the_skew_of_clocks(skew: object, expected: int) -> None:
+def test_clock_skew_out_of_range_or_invalid_is_zero(skew: object, expected: int) -> None:
     assert made_trace({"link": {"dependencies": {"clock_skew_ns": skew}}}).clock_skew_ns == expected
     assert made_trace({"link": {"dependencies": skew}}).clock_skew_ns == made_trace({"link": skew}).clock_skew_ns == 0
 
@@ -127,7 +127,7 @@ def test_process_groups_without_lists_of_ranks_are_left_out() -> None:
     assert made_trace({"kineto": {"distributed_info": {"pg_config": 3}}}).process_groups == {}
 
 
-def test_what_the_summary_says() -> None:
+def test_damage_counts_and_coverage_come_from_the_summary() -> None:
     trace = made_trace({"damage": ["cut off", 3], "unattached": {"a": [1, 2], "b": 3}, "nodes_from": "kineto",
                         "link": {"x": 1}})  # fmt: skip
     assert trace.damage == ("cut off",) and trace.unattached_counts == {"a": 2}

@@ -32,7 +32,7 @@ def test_a_device_event_has_its_times_operator_step_and_communication() -> None:
     assert reduce.comm == ALL_REDUCE and gemm.comm is None and repr(gemm) == "<kernel gemm 0.1 µs>"
 
 
-def test_work_outside_of_steps() -> None:
+def test_work_outside_of_steps_has_no_step() -> None:
     trace = made_trace()
     late = trace.with_(ts=trace.nodes.ts + (trace.nodes.id == 7) * 3000 + (trace.nodes.id == 33) * 3000)
     assert late.ops.named("aten::relu")[0].step is None and late.device_events[3].step is None

@@ -142,14 +142,14 @@ def test_a_rank_alone_says_that_waiting_for_others_may_be_part_of_it():
     assert "waits for late ranks" in finding.evidence[0].text
 
 
-def test_uncovered_time_is_counted_ns_by_ns():
+def test_uncovered_time_equals_a_count_of_every_ns():
     busy = union(np.array([2, 8]), np.array([4, 9]))
     begin, end = (side.reshape(-1) for side in np.triu_indices(12))
     wanted = [sum(not (2 <= ns < 4 or ns == 8) for ns in range(a, b)) for a, b in zip(begin, end, strict=True)]
     assert uncovered(busy, begin, end).tolist() == wanted
 
 
-def test_operators_around_a_communication_are_no_compute():
+def test_operators_around_a_communication_do_not_count_as_compute():
     inner = [op("step", 0, 100), op("c10d::allreduce_", 1, 90), op("gloo:all_reduce", 2, 80)]
     more = [op("aten::mm", 200, 50), op("autograd::engine::evaluate_function: X", 300, 50)]
     trace = link(None, kineto_of([*inner, *more]))

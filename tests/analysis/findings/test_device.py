@@ -193,7 +193,7 @@ def _all_of(device: MadeDevice) -> dict[str, Finding]:
     return {finding.id: finding for finding in find_findings(Case([device.trace()]))}
 
 
-def test_backward_of_attention_belongs_to_it() -> None:
+def test_eager_attention_counts_the_time_of_its_backward() -> None:
     device, number = MadeDevice(), 0
 
     def numbered(name: str, shapes: list[tuple[int, ...]], us: float) -> None:
@@ -224,7 +224,7 @@ def test_backward_of_attention_belongs_to_it() -> None:
         (Product(1, 1, 4096, 4096), "bfloat16", ""),
     ],
 )
-def test_extents_that_no_fast_kernel_takes(product: Product, dtype: str, why: str) -> None:
+def test_extents_of_slow_products_are_explained(product: Product, dtype: str, why: str) -> None:
     assert why_slow_extents(ProductGroup((0,), "aten::mm", product, dtype, 1, 1, None)) == why
 
 
@@ -260,7 +260,7 @@ def test_memory_that_was_taken_before_the_trace_is_no_finding_of_it() -> None:
     assert "memory-nearly-full" not in _all_of(device)
 
 
-def test_recomputation_that_memory_needs_is_none() -> None:
+def test_recomputation_is_no_finding_where_memory_is_nearly_full() -> None:
     device = MadeDevice()
     whole = H100["totalGlobalMem"]
     device.memory(int(whole * 0.8), int(whole * 0.85), int(whole * 0.8), 4096)
@@ -280,7 +280,7 @@ def test_on_a_cpu_views_are_no_work_and_a_product_is_one_item() -> None:
     assert [items.name(at) for at in range(len(items))] == ["aten::addmm", "aten::copy_"]
 
 
-def test_all_problems_of_two_ranks_at_once() -> None:
+def test_problems_of_two_ranks_are_found_together() -> None:
     ranks = [MadeDevice(rank=rank) for rank in range(2)]
     for rank, device in enumerate(ranks):
         device.stream = 9
@@ -344,7 +344,7 @@ def test_slow_calls_are_beyond_half_the_best_rate_alone_and_larger_than_the_cach
         ("double-precision", 50, "aten::add", "add", ["f64"]),
     ],
 )
-def test_a_share_at_the_limit_is_enough(name: str, us: int, operator: str, kernel: str, types: list[str]) -> None:
+def test_a_problem_is_found_from_its_limit_on(name: str, us: int, operator: str, kernel: str, types: list[str]) -> None:
     for less in (0, 0.001):
         device = MadeDevice()
         device.op("aten::mm", [(4096, 4096)] * 2, ("gemm", 1000 - us + less))

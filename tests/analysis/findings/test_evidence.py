@@ -63,5 +63,5 @@ def test_commands_print_the_numbers_of_their_evidence(name: str) -> None:
 
 
 @pytest.mark.parametrize("part", [["--steps", "1"], ["--between", "Optimizer", "1"]], ids=lambda part: part[0])
-def test_commands_look_at_the_same_part(part: list[str]) -> None:
+def test_commands_of_evidence_keep_the_chosen_part(part: list[str]) -> None:
     check(*part, *PAIR)

@@ -49,7 +49,7 @@ def candidate(name: str, cost: int | None, *what_ifs: str, **more: Any) -> Candi
     return Candidate(name, name, Where(), PROOF, cost, "confirmed", "nothing", "never", changes, **more)
 
 
-def test_the_gain_is_that_of_the_replay(trace: Trace, only: Callable[..., None]) -> None:
+def test_the_gain_equals_the_time_saved_in_the_replay(trace: Trace, only: Callable[..., None]) -> None:
     graph = build_graph(trace)
     constants = fit_constants(graph)
 
@@ -69,7 +69,7 @@ def test_the_gain_is_that_of_the_replay(trace: Trace, only: Callable[..., None])
     assert found.together.ns == base - makespan(*(changes[one.id] for one in found[:3]))
 
 
-def test_rows_take_the_place_of_the_target(trace: Trace, only: Callable[..., None]) -> None:
+def test_an_intervention_with_rows_changes_only_those_rows(trace: Trace, only: Callable[..., None]) -> None:
     gpu = trace.gpu
     some = candidate("a", 10**9, least_gain=0)
     one = gpu.source[:1]
@@ -97,7 +97,7 @@ def test_what_costs_or_gains_little_is_left_out(trace: Trace, only: Callable[...
     assert found.together is None
 
 
-def test_the_first_screen_has_seven(trace: Trace, only: Callable[..., None]) -> None:
+def test_the_first_screen_shows_seven_findings(trace: Trace, only: Callable[..., None]) -> None:
     only(*(candidate(f"made-{number}", 10**9) for number in range(9)))
     found = trace.findings()
     assert (len(found), len(found.first)) == (9, 7)
@@ -121,7 +121,7 @@ def test_a_base_that_is_far_off_gives_no_gain(
     assert [one.gain for one in found] == [None] and "off by 6.0%" in found.notes[0]
 
 
-def test_a_trace_without_times_has_a_note() -> None:
+def test_a_trace_without_times_says_that_no_checks_ran() -> None:
     trace = linked("pairs/gpu_shaped_from_cpu")
     from etplus.trace.index import as_column
 
@@ -178,7 +178,7 @@ def test_rows_of_several_equal_modules_have_their_class_and_number() -> None:
     assert found == [all_of, *one, all_of, None] and place_of(made, rows[:0]) == Where()
 
 
-def test_detectors_of_other_packages(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detectors_of_plugins_run_and_their_errors_name_them(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: [candidate("mine", 10**9)])})
     assert "mine" in [one.id for one in trace.findings()]
     monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: ["text"])})

@@ -70,7 +70,7 @@ def busy(
     return trace.document()
 
 
-def test_a_late_start_gains_what_comes_before() -> None:
+def test_a_late_start_gains_the_time_before_device_work() -> None:
     finding = one(busy(late=5000), "late-start")
     assert finding.cost_ns == 5_010_000 and finding.gain is not None
     assert abs(finding.gain.ns - 5_000_000) < 20_000
@@ -94,7 +94,7 @@ def test_a_pause_in_each_step_gains_its_time() -> None:
     assert "unrecorded-host-time" not in ids(busy(pause=100))
 
 
-def test_a_late_finish_gains_what_comes_after() -> None:
+def test_a_late_finish_gains_the_time_after_device_work() -> None:
     finding = one(busy(after=3000), "late-finish")
     assert finding.gain is not None and abs(finding.gain.ns - 3_000_000) < 30_000
     assert finding.where.operator == "aten::save"
@@ -143,7 +143,7 @@ def launches(count: int = 60) -> Trace:
     return trace.document()
 
 
-def test_a_device_that_waits_for_launches() -> None:
+def test_a_device_that_waits_for_launches_is_launch_bound() -> None:
     trace = launches()
     events, gaps = host_gaps(trace)
     assert len(events) == 59 and set(gaps.tolist()) == {45_000}
@@ -200,7 +200,7 @@ def python_loop(pause: float) -> Trace:
     return trace.document()
 
 
-def test_time_outside_of_operators() -> None:
+def test_much_time_outside_of_operators_is_python_overhead() -> None:
     finding = one(python_loop(200), "python-overhead")
     assert finding.gain is None and finding.certainty == "predicted"
     assert "python-overhead" not in ids(python_loop(50))
@@ -214,7 +214,7 @@ def test_steps_without_a_duration_have_no_time_outside_of_operators() -> None:
     assert "python-overhead" not in ids(trace.document())
 
 
-def test_host_work_gives_back_what_recording_cost() -> None:
+def test_removing_the_cost_of_recording_shortens_the_replay() -> None:
     trace = linked("demo/train_cpu")
     costs = recording_costs(trace)
     assert 500 < costs.inside + costs.outside < 50_000
@@ -225,7 +225,7 @@ def test_host_work_gives_back_what_recording_cost() -> None:
     assert np.array_equal(without_recording(case.graph, 0).edges.lag, case.graph.edges.lag)
 
 
-def test_advice_follows_the_operator() -> None:
+def test_advice_on_a_synchronization_depends_on_its_operator() -> None:
     names = ("item", "equal", "nonzero", "unique2", "masked_select", "index", "to", "copy_", "add")
     found = [_advice(f"aten::{name}").split()[0] for name in names]
     assert found == ["read"] * 2 + ["avoid"] * 4 + ["copy"] * 2 + ["remove"]

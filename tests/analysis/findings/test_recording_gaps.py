@@ -20,7 +20,7 @@ def missing(*, et: bool) -> Candidate:
     return candidate
 
 
-def test_it_names_what_to_record() -> None:
+def test_advice_names_the_options_that_were_not_recorded() -> None:
     candidate = missing(et=False)
     assert (candidate.cost_ns, candidate.interventions) == (None, ())
     for text in ("record_shapes=True", "with_stack=True", "ExecutionTraceObserver", "every rank"):
@@ -28,11 +28,11 @@ def test_it_names_what_to_record() -> None:
     assert "1 other rank" in candidate.title
 
 
-def test_what_is_there_is_not_missed() -> None:
+def test_advice_does_not_ask_for_an_et_that_is_there() -> None:
     assert "ExecutionTraceObserver" not in missing(et=True).advice
 
 
-def test_beside_few_findings_it_is_a_note() -> None:
+def test_recording_gaps_beside_few_findings_are_only_a_note() -> None:
     few = found(1, et=False)
     assert "incomplete-recording" not in {finding.id for finding in few} and len(few)
     assert any(note.startswith("not recorded: ") for note in few.notes)

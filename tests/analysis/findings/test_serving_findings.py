@@ -66,7 +66,7 @@ def test_prefill_that_decode_waits_for_gains_what_decode_alone_would_take_less(w
     assert "prefill-blocks-decode" not in ids(found(after))
 
 
-def test_prefill_before_any_decode_blocks_none() -> None:
+def test_prefill_before_any_decode_does_not_block_decode() -> None:
     assert "prefill-blocks-decode" not in ids(found(job(of_batches([PREFILL, PREFILL, *[DECODE] * 6]))))
 
 
@@ -88,7 +88,7 @@ def test_padding_gains_what_the_tokens_of_steps_of_other_sizes_take_less() -> No
     assert "padded-batches" not in ids(found(after))
 
 
-def test_padding_of_one_size_is_only_predicted() -> None:
+def test_gain_of_padding_to_a_single_size_is_only_predicted() -> None:
     finding = only(found(job([padded(64, 40)] * 6)), "padded-batches")
     assert (finding.certainty, finding.gain.low_ns) == ("predicted", 0)
 

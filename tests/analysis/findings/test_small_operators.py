@@ -67,7 +67,7 @@ def test_the_gain_is_what_one_operator_leaves_of_the_loop() -> None:
     assert f"{ROUNDS} times in a row" in finding.title and "torch.bmm" in finding.advice
 
 
-def test_every_item_is_there_once() -> None:
+def test_work_items_hold_every_device_event_once() -> None:
     (items,) = work_items(Case([_trace(_AVERAGES)]))
     gpu = items.trace.gpu
     assert sorted(items.event.tolist()) == list(range(len(gpu))) and items.total_ns == int(gpu.dur.sum())

@@ -65,11 +65,11 @@ def test_a_longer_step_is_named_with_what_is_longer_in_it(odd: Callable[[Rank], 
     assert finding.gain.low_ns <= law(odd) <= finding.gain.high_ns
 
 
-def test_equal_steps_are_no_finding() -> None:
+def test_equal_steps_give_no_outlier_step() -> None:
     assert "outlier-step" not in {finding.id for finding in found(lambda rank: None)}
 
 
-def test_advice_follows_the_first_cause() -> None:
+def test_advice_on_an_outlier_step_depends_on_its_causes() -> None:
     def cause(times: int = 6, shapes: int = 0, kernel: bool = True) -> Any:
         return SimpleNamespace(times=times, usual_times=6, shapes=shapes, key=("x", kernel))
 

@@ -122,7 +122,7 @@ def test_a_failure_of_a_tool_is_an_error_and_the_next_call_works(monkeypatch: py
     assert not answer(one(), "table", {"name": "kernels"})[1]
 
 
-def test_hostile_names_are_data(job: ServedTraces) -> None:
+def test_hostile_names_come_back_short_and_without_markup(job: ServedTraces) -> None:
     asked: list[tuple[str, dict[str, Any]]] = [("overview", {}), ("findings", {})]
     asked += [("table", {"name": name}) for name in (*TABLES, "gaps", "job_collectives")]
     asked += [("sql", {"query": f"select * from {name}"}) for name in ("ops", "kernels", "communications")]

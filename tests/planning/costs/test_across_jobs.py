@@ -83,7 +83,7 @@ def test_a_host_of_another_speed_is_refused_beyond_a_factor_of_two(factor: float
         predict(slow, model, host="model")
 
 
-def test_a_host_without_like_calls_is_refused() -> None:
+def test_a_host_whose_operators_were_never_fitted_is_refused() -> None:
     trace = Timeline()
     trace.op("another", 0, 50)
     with pytest.raises(UsageError, match="weakest link: the model cannot predict the CPU times of 100% of the edges"):

@@ -31,7 +31,7 @@ def test_bounds_are_times_at_peak_rates_or_none(given: dict[str, object], bound:
     assert found is None or found.ns == max(found)
 
 
-def test_the_greater_one_holds() -> None:
+def test_a_bound_is_the_greater_of_compute_and_memory_time() -> None:
     assert Bound(2, 3).ns == 3 and Bound(4, 3).ns == 4
     assert device_of(Task("x", device="a or b"), {"b": PLAIN}) is None
 
@@ -48,11 +48,11 @@ def test_task_groups_are_operator_and_shapes_or_kernel_and_bytes() -> None:
     assert Task("c10d::x", "", collective="all_reduce", inputs=INPUTS).group[0] == "all_reduce"
 
 
-def test_a_task_without_its_launch() -> None:
+def test_an_unlaunched_task_keeps_its_place_but_has_no_blocks() -> None:
     assert Task("a", "k", blocks=3, block_threads=64, place=2).unlaunched == Task("a", "k", place=2)
 
 
-def test_the_kind_is_what_says_most() -> None:
+def test_the_kind_is_the_collective_else_the_copy_else_the_operator() -> None:
     assert Task("aten::add").kind == "aten::add"
     assert Task("").kind == "kernel"
     assert Task("aten::copy_", category="gpu_memcpy").kind == "gpu_memcpy"

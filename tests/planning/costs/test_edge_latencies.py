@@ -80,7 +80,7 @@ def test_places_of_a_host_are_the_pieces_of_operators() -> None:
     assert part.iteration.tolist() == [1] * 3 and part.place == found.place[:3]
 
 
-def test_places_of_a_device_are_its_events() -> None:
+def test_a_kernel_has_the_same_place_in_every_step() -> None:
     graph, found = of(steps([100, 100, 100], [30, 40, 50]))
     assert graph.edges.kind[found.edges].tolist() == [DURATION] * 3
     assert (graph.edges.lag[found.edges] // 1000).tolist() == [30, 40, 50]
@@ -90,7 +90,7 @@ def test_places_of_a_device_are_its_events() -> None:
     assert of(steps([100] * 3, [30] * 3, named="part {}"))[1].place != found.place
 
 
-def test_repeated_work_has_numbers_in_each_iteration() -> None:
+def test_repeated_operators_are_numbered_anew_in_each_iteration() -> None:
     trace = Timeline()
     for k in range(3):
         trace.op(f"ProfilerStep#{k}", 100 * k, 90, category="user_annotation")
@@ -114,7 +114,7 @@ def test_medians_by_place_and_what_steps_take_over_their_sum() -> None:
     assert device.host_ratio == 1.0 and not device.transfers and not device.collectives
 
 
-def test_transfers_are_the_least_of_equal_collectives() -> None:
+def test_the_transfer_time_is_that_of_the_shortest_equal_collective() -> None:
     trace = Timeline(distributedInfo={"backend": "nccl", "rank": 0, "world_size": 2})
     trace.op("op", 0, 500)
     for k, (length, size) in enumerate(((90, 4), (40, 4), (70, 8))):

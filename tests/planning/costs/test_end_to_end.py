@@ -99,7 +99,7 @@ def test_models_are_fitted_without_iterations_that_are_unlike_the_others() -> No
     assert (kept.iterations, kept.makespans_ns, kept.outliers) == (5, (583_000,), ((),))
 
 
-def test_predictions_of_iterations_leave_them_out() -> None:
+def test_predicted_iterations_leave_outliers_out_unless_they_are_kept() -> None:
     document = loading().document()
     model = fit([document])
     done = predict(document, model, iterations="0-2")

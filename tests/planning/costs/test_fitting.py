@@ -28,7 +28,7 @@ from made_traces import Timeline
 from test_edge_latencies import steps
 
 
-def test_what_one_trace_contributes() -> None:
+def test_a_prepared_trace_has_host_times_gpu_medians_and_step_ratios() -> None:
     part = prepare(steps([100, 102, 98]).document(), None, (), False)
     assert part.took == 1000 * (100 + 102 + 98 + 14 * 2 + 4)
     assert [task.op for task in part.cpu] == ["work", "inner"] * 3
@@ -43,7 +43,7 @@ def test_what_one_trace_contributes() -> None:
     assert [(event.task.kernel, event.ns, event.count) for event in part.gpu] == [("k", 50_000.0, 3)]
 
 
-def test_own_times_and_measured_times() -> None:
+def test_self_and_step_times_cover_only_the_chosen_iterations() -> None:
     trace = steps([100, 102, 98]).document()
     graph, chosen = build_graph(trace), iterations_of(trace, "1", keep_outliers=True)
     calls, own = self_time(graph, trace, chosen.of_row)
@@ -92,7 +92,7 @@ def model_of(**changes: object) -> FittedModel:
     return msgspec.structs.replace(fit([steps([100] * 3, [30] * 3).document()]), **changes)
 
 
-def test_costs_are_those_of_the_file() -> None:
+def test_costs_use_the_measured_times_and_fitted_kernels_of_the_model() -> None:
     model = model_of(cpu=(MeasuredTask(Task("x", "", "cpu_op"), 7.0, 1),))
     assert model.costs().predict(Task("x", "", "cpu_op")) == (7.0, "measured")
     assert model.kernels is not None and set(model.costs().fitted) == {"utilization"}
@@ -115,7 +115,7 @@ def test_files_of_other_versions_and_numbers_are_refused(tmp_path: Path) -> None
         read_model(tmp_path / "o.json")
 
 
-def test_integers_that_columns_hold() -> None:
+def test_integers_from_two_to_the_62_do_not_fit_columns() -> None:
     for value, fits in (
         (2**62 - 1, True), (2**62, False), (-(2**62), False), ([1, [2**63]], False), ({"a": (1, {"b": 2**62})}, False),
         ({"a": [1, 2.5, "x", None]}, True), (1e300, True),

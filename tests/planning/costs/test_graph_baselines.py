@@ -57,7 +57,7 @@ def test_swapped_and_tied_predictions_lower_kendall_tau_and_ordered_pairs() -> N
     assert ordered_pairs(true, np.ones(4)) == 1.0
 
 
-def test_what_the_fastest_of_a_few_lose() -> None:
+def test_top_slowdown_compares_the_best_predicted_with_the_truly_fastest() -> None:
     predicted, true = np.array([1.0, 2.0, 5.0, 4.0, 9.0]), np.array([20.0, 10.0, 7.0, 5.0, 1.0])
     model = ["a", "a", "b", "b", "c"]
     assert top_slowdown(predicted, true, model, 1) == pytest.approx((1.0 + 0.0) / 2)
@@ -219,7 +219,7 @@ def test_training_keeps_the_best_network_and_stops_without_a_better_one(monkeypa
 
 
 @needs_torch
-def test_training_fits_and_is_repeatable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_with_the_same_seed_writes_the_same_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from etplus.planning.learned import training
     from etplus.planning.learned.training import predict_graphs, read_trained, train, write_trained
 

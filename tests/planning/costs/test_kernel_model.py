@@ -47,7 +47,7 @@ def test_errors_are_the_factor_and_that_of_the_weighted_total() -> None:
     assert errors_of(none, ORDER) == (9.0, -0.9), "no prediction is less than a nanosecond"
 
 
-def test_another_order_must_be_a_tenth_better(own_model: None) -> None:
+def test_another_order_is_chosen_only_if_a_tenth_better(own_model: None) -> None:
     def parts(first: float, second: float) -> list[HeldOutEvents]:
         one, two = held(first), held(second, order=SECOND)
         return [HeldOutEvents(one.measured, {**one.estimates, **two.estimates}, one.groups)]
@@ -67,7 +67,7 @@ def test_only_orders_that_were_tried_on_every_part_count(own_model: None) -> Non
     assert order == ORDER and set(errors) == {" > ".join(ORDER)}
 
 
-def test_traces_are_predicted_from_the_others() -> None:
+def test_each_trace_is_predicted_from_the_other_traces() -> None:
     traces = [[moved(100, 10.0)], [moved(100, 30.0), moved(200, 40.0)], []]
     found = by_traces(traces, DEVICES, [ORDER])
     assert [part.measured for part in found] == traces[:2]
@@ -78,7 +78,7 @@ def test_traces_are_predicted_from_the_others() -> None:
     assert found[0].estimates[ORDER] == by_traces(traces, DEVICES)[0].estimates[ORDER]
 
 
-def test_groups_are_dealt_in_turn() -> None:
+def test_events_are_dealt_to_five_groups_in_turn() -> None:
     events = [moved(100 * k, 10.0 * k) for k in range(1, 8)]
     found = by_groups(events, DEVICES)
     sizes = [[event.task.bytes // 800 for event in part.measured if event.task.bytes] for part in found]
@@ -89,7 +89,7 @@ def test_groups_are_dealt_in_turn() -> None:
     assert [len(part.measured) for part in by_groups(same, DEVICES)] == [2, 1]
 
 
-def test_fitting_one_trace_and_several() -> None:
+def test_only_several_traces_give_held_out_errors() -> None:
     events = [moved(1000 * k, 2000.0 + 100 * k) for k in range(1, 6)]
     assert fit_kernels([[], [moved(8, 0.0)]], DEVICES) is None
     alone = fit_kernels([events, [], [moved(7, -1.0)]], DEVICES)

@@ -55,13 +55,13 @@ def test_interpolation_by_any_kernel_where_the_own_is_not_on_both_sides() -> Non
     assert Interpolated(measured[:1]).predict(add(100, "small")) is None, "one is no interval"
 
 
-def test_no_interpolation_over_more_than_sixteen_times() -> None:
+def test_sizes_more_than_sixteen_times_apart_are_not_interpolated() -> None:
     measured = [MeasuredTask(add(10), 1.0, 9), MeasuredTask(add(160), 9.0, 9)]
     assert Interpolated(measured).predict(add(20)) is not None
     assert Interpolated([measured[0], MeasuredTask(add(161), 9.0, 9)]).predict(add(20)) is None
 
 
-def test_sizes_are_flops_or_bytes_or_elements() -> None:
+def test_interpolation_goes_by_flops_else_bytes_else_elements() -> None:
     def square(side: int, **known: int) -> Task:
         return Task("aten::mm", "gemm", inputs=(tensor(side, side),), device="gpu", **known)
 

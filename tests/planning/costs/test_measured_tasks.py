@@ -33,7 +33,7 @@ def timeline() -> Trace:
     return trace.document()
 
 
-def test_tasks_of_gpu_events() -> None:
+def test_gpu_events_become_tasks_with_operator_place_and_blocks() -> None:
     tasks = gpu_tasks(timeline())
     gemm, reduce, copy, alone = tasks
     assert (gemm.op, gemm.kernel, gemm.category, gemm.place) == ("aten::mm", "gemm", "kernel", 0)
@@ -65,7 +65,7 @@ def test_the_caller_is_the_innermost_operator_with_tensors() -> None:
     assert callers.of(CallIndex(0)) is callers.of(CallIndex(0))
 
 
-def test_medians_of_equal_tasks() -> None:
+def test_equal_tasks_become_one_with_median_and_percentiles() -> None:
     a, b, comm = Task("a"), Task("b"), Task("c", collective="all_reduce")
     found = medians([a, b, a, a, comm, comm], [10.0, 5.0, 30.0, 20.0, 7.0, 9.0])
     assert found[0] == MeasuredTask(a, 20.0, 3, pytest.approx(12.0), pytest.approx(28.0))
@@ -90,7 +90,7 @@ def test_pooling_collectives_estimates_an_unseen_rank() -> None:
     assert pooled([ranks[0], other])[0].ns == 4.0, "not as many times: the median of 0 and 8"
 
 
-def test_the_time_of_an_unseen_rank() -> None:
+def test_an_unseen_rank_waits_like_the_others_or_arrives_last() -> None:
     """Three of four ranks: where one took about the least of all, the fourth waits like the mean of the others; where
     none did, the fourth was the last and took the least."""
     least = 10.0

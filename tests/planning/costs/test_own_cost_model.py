@@ -67,7 +67,7 @@ def scanned(*sizes: int) -> list[MeasuredTask]:
     return [MeasuredTask(scan(size), 5000.0 + 4000.0 * size, 3) for size in sizes]
 
 
-def test_it_is_chosen_kept_and_restored(site: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_own_cost_model_is_chosen_saved_and_restored(site: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert list(cost_models()) == [*MODELS, "line"] and candidates() == (ORDER, ("measured", "line", ORDER[1]))
     assert "broken" in caplog.text and "measured" in caplog.text, "what is ignored is said"
     traces = [scanned(100, 1000), scanned(300, 9000), scanned(2000, 5000)]

@@ -44,7 +44,7 @@ def test_groups_need_sixteen_events() -> None:
     assert found.of(("b", "x")).count == 32 and found.of(("b",)).high == round(exp(1), 4)
 
 
-def test_what_no_group_says() -> None:
+def test_an_unknown_group_takes_the_usual_or_overall_spread() -> None:
     usual, known = Spread(7, 0.5, 2), PredictionIntervals({"": Spread(20, 0.9, 1.1)})
     assert known.of(("a",)) == Spread(20, 0.9, 1.1) and known.of(("a",), usual) == usual
     assert PredictionIntervals().of(("a",)) == Spread(0, 1 / 3, 3.0)
@@ -65,12 +65,12 @@ def sized(kernel: str, size: int) -> Task:
         ("void mul<2>", 124, 4),
     ],
 )  # fmt: skip
-def test_what_an_event_is_like(kernel: str, size: int, level: int) -> None:
+def test_an_event_is_familiar_within_eight_times_a_fitted_size(kernel: str, size: int, level: int) -> None:
     known = Familiarity([MeasuredTask(sized("void add<1>", of), 10.0, 1) for of in (2000, 1000)], DEVICES)
     assert known.group(sized(kernel, size))[:2] == (LEVELS[level], "work")
 
 
-def test_what_is_known_of_an_events_work() -> None:
+def test_events_without_known_work_are_compared_by_grid_then_by_name() -> None:
     grid = Task("op", "void add<1>", blocks=4, block_threads=32, device="e")
     known = Familiarity([MeasuredTask(grid, 10.0, 1), MeasuredTask(Task("op", "void add<1>"), 5.0, 1)], DEVICES)
     assert known.group(grid)[:2] == ("same kernel and device", "grid")

@@ -75,7 +75,7 @@ def test_another_device_must_be_known(model: FittedModel) -> None:
     assert known.event(0) == (77.0, "measured") and known.notes == []
 
 
-def test_operators_that_the_model_has_seen(model: FittedModel) -> None:
+def test_only_operators_that_the_model_has_measured_get_a_price(model: FittedModel) -> None:
     op = Task("aten::x", "", "cpu_op", device="CPU")
     some = Pricing(replace(model, cpu=(MeasuredTask(op, 5.0, 1),)), kernels({"a_kernel": [5]}))
     assert some.call(op) == (5.0, "measured") and some.call(replace(op, op="aten::y")) is None
@@ -91,7 +91,7 @@ def test_half_widths_are_a_default_or_student_intervals_of_held_out_errors() -> 
     assert half_width(EndToEndError((0.3, 9.0), (0.0, 0.5))) == pytest.approx(3.078 * hypot(0.3, 0.2))
 
 
-def test_end_to_end_intervals() -> None:
+def test_an_end_to_end_interval_adds_both_spreads_in_quadrature() -> None:
     assert interval(0, 0, 0, 1.0) == (0, 0)
     assert interval(1000, 1000, 1000, log(2)) == (500, 2000)
     low, high = interval(1000, 500, 4000, log(2))
@@ -100,7 +100,7 @@ def test_end_to_end_intervals() -> None:
     assert interval(1000, 0, 1000, 0.0) == (1, 1010)
 
 
-def test_rows_of_equal_events(model: FittedModel) -> None:
+def test_equal_events_are_summed_into_one_kernel_row(model: FittedModel) -> None:
     trace = kernels({"b_kernel": [19], "a_kernel": [9, 13, 11]})
     pricing = Pricing(model, trace)
     rows = kernel_rows(pricing, trace, trace.nodes.ts * 0)

@@ -48,7 +48,7 @@ def job(trace: Trace, model: FittedModel, **more: object) -> RankJob:
     return RankJob(trace, model, **given)  # type: ignore[arg-type]
 
 
-def test_a_host_of_half_the_speed() -> None:
+def test_the_host_speed_is_fitted_if_enough_operators_are_known() -> None:
     model, trace = fit([steps([100, 100, 100])]), steps([200, 200, 200])
     slow = job(trace, model, host="model")
     assert slow.speed == (2.0, 0.0) and slow.on_host and slow.by_model
@@ -62,7 +62,7 @@ def test_a_host_of_half_the_speed() -> None:
     assert job(trace, some, host="model").speed == (2.0, pytest.approx(missing))
 
 
-def test_host_times_of_the_model() -> None:
+def test_host_times_stay_recorded_unless_the_host_model_is_asked_for() -> None:
     model, trace = fit([steps([100, 100, 100])]), steps([200, 200, 200])
     slow = job(trace, model, host="model")
     assert slow.measured == 3 * 200_000 + 2 * 14_000 + 4000
@@ -85,7 +85,7 @@ def test_rows_count_owners_and_sum_times() -> None:
     assert op_rows({}) == ()
 
 
-def test_parts_of_an_operators_time() -> None:
+def test_a_predicted_operator_time_is_divided_like_the_recorded_lags() -> None:
     graph = job(steps([100] * 3), fit([steps([100] * 3)])).graph
     edges = [edge for edge in range(len(graph.edges)) if graph.edges.lag[edge] > 0][:2]
     lags = graph.edges.lag[edges]
@@ -101,7 +101,7 @@ def row(name: str, predicted: int, level: str = "same kernel", low: int = 0, hig
     return PricedKernel(name, "", "", "d", 1, 0, predicted, low, high, None, "utilization", level)
 
 
-def test_links_say_what_is_least_known() -> None:
+def test_a_link_names_the_least_known_part_of_a_prediction() -> None:
     assert kernel_link(0.5, [row("a", 90), row("b", 10, "new")]).what == (
         "10% of the GPU time is in events that resemble no fitted event"
     )
@@ -114,7 +114,7 @@ def test_links_say_what_is_least_known() -> None:
     assert missed.what == f"the time of a held-out trace differed by {expm1(-0.5):+.0%} from its prediction"
 
 
-def test_what_is_known_too_little_is_refused() -> None:
+def test_intervals_wider_than_a_factor_of_two_are_refused_unless_forced() -> None:
     links = [Link(0.1, "less"), Link(0.5, "the weak one"), Link(0.2, "more")]
     assert checked("f", 100, 80, 125, links, force=False) is None
     assert checked("f", 100, 79, 125, links, force=False) == "the weak one"
@@ -183,7 +183,7 @@ def test_kernels_that_no_operator_launched_are_priced_unless_iterations_are_chos
     assert some.gpu_ns == [30_000.0, 40_000.0, 50_000.0, 60_000.0]
 
 
-def test_lags_with_other_kernel_times() -> None:
+def test_other_kernel_times_scale_only_the_lags_of_their_kernels() -> None:
     trace = steps([100] * 3, [30, 40, 50])
     one = job(trace, fit([trace]))
     usual = np.array(one.pricing.times)
@@ -199,7 +199,7 @@ def test_lags_with_other_kernel_times() -> None:
     assert one.event_of == gpu
 
 
-def test_rates_of_a_prediction() -> None:
+def test_a_prediction_tells_its_error_ratio_and_unfamiliar_share() -> None:
     trace = steps([100, 102, 98])
     done = predict(trace, calibrated(fit([trace]), [trace]))
     rows = (row("a", 90), row("b", 10, "new"))

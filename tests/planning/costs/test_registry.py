@@ -71,7 +71,7 @@ def test_a_host_operator_is_priced_by_other_models_in_turn() -> None:
     assert only_gpu.predict(host(5)) is None, "no host operator was measured"
 
 
-def test_beyond_what_was_measured() -> None:
+def test_unmeasured_sizes_are_estimated_from_measured_ones_only_if_asked() -> None:
     measured = [MeasuredTask(add(10**6), 20e3, 9), MeasuredTask(add(3 * 10**6), 60e3, 9)]
     for order, between, larger in (
         (ORDER, "between measured", "utilization"),

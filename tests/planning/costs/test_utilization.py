@@ -122,7 +122,7 @@ def test_work_that_is_not_known_goes_by_its_grid_and_name() -> None:
     assert model.nanoseconds(tasks[-1], DEVICES) > 3 * model.nanoseconds(tasks[0], DEVICES)
 
 
-def test_before_anything_is_learned() -> None:
+def test_an_unfitted_law_assumes_the_usual_efficiency_of_the_type() -> None:
     prior = fit_utilization([], DEVICES)
     for dtype, efficiency in (("float32", 0.75), ("float16", 0.55)):
         task = product(20_000, dtype)
@@ -169,7 +169,7 @@ def test_event_kinds_tell_copies_collectives_and_gemms_apart() -> None:
     assert kernel_family("_ZN" + "9" * 5000), "a name of any length"
 
 
-def test_work_as_the_law_sees_it() -> None:
+def test_the_work_of_a_task_lists_its_amounts_and_labels() -> None:
     tensor = (Tensor((8,), "float32"),)
     task = Task(
         "aten::add_", "void at::add<4>()", inputs=tensor, bytes=10**6, flops=2 * 10**7, device="small", blocks=25,
@@ -207,7 +207,7 @@ def test_what_passes_a_link_takes_the_links_time() -> None:
         assert work.usual["start"] == log(20_000 if collective else 2000)
 
 
-def test_a_law_by_hand() -> None:
+def test_a_law_scales_each_term_and_never_undercuts_the_bound() -> None:
     work = EventWork(
         True, 2000.0, {"start": log(2000), "compute": -1.0, "memory": -0.6}, {"compute": 100.0, "memory": 2000.0},
         {"a": 1.0, "b": 2.0}, "k",

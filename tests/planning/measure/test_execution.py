@@ -46,7 +46,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_arguments_are_made_by_type_and_meaning(name: str, process: WorkerProcess) -> None:
+def test_calls_with_each_kind_of_argument_run_and_are_timed(name: str, process: WorkerProcess) -> None:
     (one,) = calls_of(trace_of(KINDS[name]))
     found = process.ask(call=one.call, min_time=0.001)
     assert found["ns"] > 0 and found["iqr_ns"] >= 0 and found["runs"] >= 3
@@ -62,7 +62,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_torch_refuses_is_a_reason(name: str, process: WorkerProcess) -> None:
+def test_a_call_that_torch_refuses_fails_with_the_reason(name: str, process: WorkerProcess) -> None:
     node, why = REFUSED[name]
     (one,) = calls_of(trace_of(node))
     with pytest.raises(ExecutionError, match=why):

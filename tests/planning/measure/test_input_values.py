@@ -92,7 +92,7 @@ CASES: list[tuple[Given, str, int, str, Fill]] = [
 
 
 @pytest.mark.parametrize(("given", "argument", "place", "dtype", "expected"), CASES)
-def test_a_tensor_has_what_its_operator_takes(
+def test_a_tensor_is_filled_with_values_that_its_operator_accepts(
     given: Given, argument: str, place: int, dtype: str, expected: Fill
 ) -> None:
     assert fill_of(given, argument, place, dtype) == expected

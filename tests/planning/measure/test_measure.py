@@ -78,7 +78,7 @@ def test_equal_calls_have_equal_keys() -> None:
     assert keys[0] == keys[1] and len(set(keys)) == len(keys) - 1
 
 
-def test_names_are_data_in_scripts() -> None:
+def test_hostile_names_stay_string_data_in_a_written_script() -> None:
     hostile = '"""\nimport os; os.abort()\n"""\\'
     schema = "aten::gelu(Tensor self, *, str approximate) -> Tensor"
     texts = []
@@ -119,7 +119,7 @@ def test_without_torch_measuring_is_refused_and_scripts_are_written(tmp_path: Pa
         ("predict run x.json --model model.json --measured x.json", b"etplus measure"),
     ],
 )
-def test_wrong_usage_is_one_line(words: str, says: bytes, tmp_path: Path) -> None:
+def test_wrong_usage_is_one_line_of_error_and_writes_nothing(words: str, says: bytes, tmp_path: Path) -> None:
     trace_of(mm(), mm(16)).save(tmp_path / "x.json")
     if "model.json" in words:
         assert call("predict", "fit", "x.json", "-o", "model.json", cwd=tmp_path).returncode == 0
@@ -166,7 +166,7 @@ def test_shares_add_up_times_by_source_and_are_zero_without_times() -> None:
     assert shares_of_sources([("similar", 0.0)])["modeled"] == 0.0
 
 
-def test_times_of_a_trace() -> None:
+def test_calls_of_a_trace_get_the_measured_own_time_of_their_key() -> None:
     trace = trace_of(mm(), mm(16), mm(), op("aten::mm", "", tensor(1, 4)), mm(32))
     keys = [one.key for _, one in recorded_calls(trace) if isinstance(one, RecordedCall)]
     timings = [

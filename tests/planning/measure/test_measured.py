@@ -49,7 +49,7 @@ def test_the_fit_finds_slowdown_and_cost_per_call_callee_and_tensor(costs: tuple
     assert Recorder(1.0, 10.0, 20.0, 30.0).added(2, 3) == 10 + 40 + 90
 
 
-def test_too_few_calls_say_nothing() -> None:
+def test_a_recorder_is_fitted_from_twelve_calls_or_more() -> None:
     some = fitted(slowdown=2.0, call=10.0, callee=0.0, tensor=0.0)
     nothing = Recorder(1.0, 0.0, 0.0, 0.0)
     assert Recorder.of(some[:11]) == nothing and Recorder.of(some[:12]) != nothing
@@ -59,7 +59,7 @@ def test_too_few_calls_say_nothing() -> None:
     assert found.by_key["a"] is found.timings[0]
 
 
-def test_ratios_of_long_calls() -> None:
+def test_ratios_are_taken_from_calls_of_at_least_fifty_microseconds() -> None:
     some = fitted(slowdown=1.0, call=30_000.0, callee=0.0, tensor=0.0)
     found = measured(*some, timing("a", 50_000.0, 130_000.0), timing("b", 49_999.0, 130_000.0), timing("c", 60_000.0))
     assert np.allclose(found.ratios(), [0.5], rtol=1e-2)
@@ -79,7 +79,7 @@ def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["ns", "iqr_ns", "own_ns", "recorded_ns", "callees", "own_tensors"])
 @pytest.mark.parametrize("value", [-1, MAX_NS])
-def test_times_out_of_range(key: str, value: int) -> None:
+def test_negative_or_too_large_times_and_counts_are_refused(key: str, value: int) -> None:
     plain: dict[str, Any] = msgspec.to_builtins(measured(timing("a", 5.0, 7.0), timing("b", 5.0, 7.0)))
     plain["timings"][1][key] = value
     with pytest.raises(TraceFormatError, match=r"timings\[1\]: invalid time or count"):
@@ -98,7 +98,7 @@ def recorded_with(recorder: Recorder, *timings: Timing) -> Measured:
     return found
 
 
-def test_how_near_calls_are() -> None:
+def test_recording_overhead_is_the_median_of_the_most_similar_calls() -> None:
     nothing = Recorder(1.0, 0.0, 0.0, 0.0)
 
     def added(*known: tuple[float, int, float], own: float = 1000.0, tensors: int = 1) -> float | None:

@@ -54,7 +54,7 @@ def test_a_worker_answers_after_an_error_and_ends_with_its_block(monkeypatch: py
     worker.close()
 
 
-def test_it_starts_anew_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_process_starts_anew_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch, ECHO)
     with WorkerProcess(timeout_s=20) as worker:
         with pytest.raises(ExecutionError, match=r"^the process that called the operator exited \(status 7\)$"):
@@ -76,7 +76,7 @@ def test_it_starts_anew_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, r"did not start \(the process that called the operator exited \(status 0\)\); check python -c"),
     ],
 )
-def test_a_worker_that_does_not_start(
+def test_a_worker_that_does_not_start_says_why(
     monkeypatch: pytest.MonkeyPatch, answer: dict[str, str] | None, says: str
 ) -> None:
     made(monkeypatch, "" if answer is None else f"print({json.dumps(answer)!r}, flush=True); input(); input()")
@@ -86,7 +86,7 @@ def test_a_worker_that_does_not_start(
     assert worker._process is None and worker._folder is None
 
 
-def test_the_command_imports_nothing_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_imports_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other"
     other.mkdir()
     monkeypatch.chdir(tmp_path)

@@ -59,7 +59,7 @@ def test_a_call_with_an_unusable_argument_is_refused_with_the_reason(given: Any,
     assert found(given) == expected
 
 
-def test_calls_that_cannot_be_made() -> None:
+def test_calls_that_cannot_be_made_have_a_reason() -> None:
     assert found(X, schema="aten::f(") == "its operator schema cannot be parsed"
     assert found(X, schema="c10d::f(Tensor x) -> ()") == "collective: it needs its process group"
     assert found(X, X, schema="aten::f(Tensor x) -> ()") == "2 arguments are recorded, but its schema has 1"
@@ -117,6 +117,6 @@ def test_a_call_with_more_tensors_than_the_limit_is_refused(monkeypatch: pytest.
     assert len(found(X, X).tensors) == 2 and found(X, X, X) == "it takes more than 2 tensors"
 
 
-def test_arguments_of_another_layout() -> None:
+def test_arguments_not_recorded_in_the_format_of_torch_are_reported() -> None:
     assert found(([1, 2], [4, 8], "Tensor(float)", [])) == "its arguments are not recorded in torch's format"
     assert found(X, X, X).args == ({"tensor": 0}, {"tensor": 1}, {"tensor": 2})

@@ -37,7 +37,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("old", "shape", "strides", "offset"), SHAPES)
-def test_tensors_of_another_shape(old: TensorArg, shape: tuple[int, ...], strides: Any, offset: int) -> None:
+def test_resized_tensors_keep_their_layout(old: TensorArg, shape: tuple[int, ...], strides: Any, offset: int) -> None:
     found = _with_shape(old, shape)
     assert (found.shape, found.strides, found.offset) == (shape, strides, offset)
 
@@ -99,7 +99,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("schema", "given", "shape", "expected"), NUMBERS)
-def test_numbers_that_say_a_size(schema: str, given: list[Any], shape: tuple[int, ...], expected: Any) -> None:
+def test_size_numbers_follow_the_shapes(schema: str, given: list[Any], shape: tuple[int, ...], expected: Any) -> None:
     name = f"aten::{schema.partition('(')[0]}"
     call = only(op(name, f"aten::{schema} -> Tensor", *given, outputs=(tensor(9, *shape),)))
     found = resized(call, [(6, 8)] * len(call.tensors), [(6, *shape[1:])])
@@ -107,14 +107,14 @@ def test_numbers_that_say_a_size(schema: str, given: list[Any], shape: tuple[int
     assert resized(call, [(6, 8)] * len(call.tensors), []).args == call.args
 
 
-def test_the_same_shapes_are_the_same_call() -> None:
+def test_resizing_to_the_same_shapes_gives_the_same_call() -> None:
     call = only(mm())
     assert resized(call, [(4, 8), (8, 2)], [(4, 2)]) is call and resized(call, [(4, 8)], [(4, 2)]) is call
     assert resized(call, [(6, 8), (8, 2)], [(6, 2)]).key == only(mm(6)).key
     assert call.needed_bytes == 4 * (32 + 16 + 8)
 
 
-def test_numbers_that_do_not_ask_for_memory() -> None:
+def test_only_sizes_of_operators_that_allocate_need_memory() -> None:
     def asked(name: str, kind: str, value: Any, op_name: str = "x") -> int:
         schema = f"aten::{op_name}({kind} {name}) -> Tensor"
         call = only(op(f"aten::{op_name}", schema, value))
@@ -133,7 +133,7 @@ def test_numbers_that_do_not_ask_for_memory() -> None:
     assert only(both).needed_bytes == 72
 
 
-def test_a_call_as_it_is_made_again() -> None:
+def test_a_call_lists_its_tensors_with_storages_offsets_and_fills() -> None:
     given = [tensor(1, 4, dtype="long int", storage=7, offset=100), tensor(2, 3, storage=8, offset=5),
              tensor(3, 2, storage=7, offset=110)]  # fmt: skip
     schema = "aten::embedding_dense_backward(Tensor indices, Tensor g, Tensor h, int num_weights) -> Tensor"
@@ -164,7 +164,7 @@ def listed(*shapes: tuple[int, ...], more: tuple[Any, ...] = ()) -> RecordedCall
     return only(op("aten::cat", schema, given, *more, outputs=(tensor(9, 6, storage=1030),)))
 
 
-def test_lists_of_more_or_fewer_tensors() -> None:
+def test_a_list_argument_is_resized_to_more_or_fewer_tensors() -> None:
     call = listed((4,), (2,))
     more = resized(call, [(4,), (2,), (3,), (5,)], [(14,)])
     assert more.args == ([{"tensor": at} for at in range(4)],) and [one.shape for one in more.tensors] == [

@@ -231,7 +231,7 @@ def call(names: list[str], args: list[Any], *tensors: dict[str, Any], overload: 
     return {"op": "aten::f", "overload": overload, "names": names, "args": args, "tensors": list(tensors)}
 
 
-def test_operators_of_the_registry(standalone: Any, torch: Any) -> None:
+def test_an_operator_is_found_by_its_overload_or_refused(standalone: Any, torch: Any) -> None:
     def plain() -> None:
         """Does nothing."""
 
@@ -243,7 +243,7 @@ def test_operators_of_the_registry(standalone: Any, torch: Any) -> None:
         standalone.operator_of(call([], [], overload="other"))
 
 
-def test_arguments_by_name_and_position(standalone: Any) -> None:
+def test_arguments_are_bound_by_name_and_unknown_ones_refused(standalone: Any) -> None:
     arguments = [
         argument("self"), argument("parts", "List[Tensor]"), argument("value", "float"),
         argument("n", "int", default=5),
@@ -309,7 +309,7 @@ def test_a_call_is_timed_in_blocks(standalone: Any, torch: Any, monkeypatch: pyt
     assert len({id(one) for one in seen}) == 1, "larger than the limit of all copies"
 
 
-def test_long_calls_have_three_blocks(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_call_is_timed_three_times(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 9.0)
     monkeypatch.setattr(standalone, "time", clock)
     operator(torch, lambda given: clock.work(), argument("self"))
@@ -317,7 +317,7 @@ def test_long_calls_have_three_blocks(standalone: Any, torch: Any, monkeypatch: 
     assert found == {"ns": 3e9, "iqr_ns": 7e9, "runs": 3}
 
 
-def test_what_changes_a_tensor_gets_new_ones(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_that_resize_get_new_tensors(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, seen = Clock(0.001), set[int]()
     monkeypatch.setattr(standalone, "time", clock)
 
@@ -339,7 +339,7 @@ def test_what_changes_a_tensor_gets_new_ones(standalone: Any, torch: Any, monkey
     assert torch.told == [("synchronize", "cuda:0")] * 6
 
 
-def test_times_on_a_device(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_calls_are_timed_with_cuda_events(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     counts, clock = [0], Clock(0.0)
     monkeypatch.setattr(standalone, "time", clock)
 
@@ -372,7 +372,7 @@ def test_times_on_a_device(standalone: Any, torch: Any, monkeypatch: pytest.Monk
     assert standalone.measure(given, "cuda:0", min_time=0.075)["runs"] == 8
 
 
-def test_the_middle_and_the_quarters(standalone: Any) -> None:
+def test_the_spread_is_the_median_and_the_interquartile_range(standalone: Any) -> None:
     assert standalone._spread([4.0, 1.0, 2.0, 3.0], 8) == {"ns": 3.0, "iqr_ns": 1.0, "runs": 8}
     assert standalone._spread([5.0], 1) == {"ns": 5.0, "iqr_ns": 0.0, "runs": 1}
     assert standalone._spread([float(one) for one in range(9)], 9) == {"ns": 4.0, "iqr_ns": 4.0, "runs": 9}

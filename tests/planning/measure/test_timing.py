@@ -77,7 +77,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> FakeWorker:
     return found
 
 
-def test_a_call_is_timed_in_rounds(worker: FakeWorker) -> None:
+def test_each_distinct_call_is_timed_once_in_every_round(worker: FakeWorker) -> None:
     trace = trace_of(mm(), mm(), mm(16))
     found = measure(trace, options=Options(rounds=3, threads=2, max_bytes=10**6, timeout_s=9))
     assert worker.options == {"device": "cpu", "threads": 2, "max_bytes": 10**6, "timeout_s": 9}
@@ -103,14 +103,14 @@ def test_on_a_gpu_recorded_times_are_those_of_its_events(worker: FakeWorker, mon
     assert (linear.recorded_ns, linear.recorded_own_ns, product.recorded_own_ns) == (700.0, 400.0, 300.0)
 
 
-def test_callees_are_taken_off(worker: FakeWorker) -> None:
+def test_the_times_of_callees_are_subtracted_from_their_caller(worker: FakeWorker) -> None:
     found = measure(trace_of(LINEAR, mm(parent=1)), options=Options(rounds=1))
     linear, product = sorted(found.timings, key=lambda one: one.op)
     assert (product.ns, product.own_ns, linear.ns, linear.own_ns, linear.callees) == (1000.0, 1000.0, 1500.0, 500.0, 1)
     assert (linear.recorded_ns, linear.recorded_own_ns, product.recorded_ns) == (100_000.0, 50_000.0, 50_000.0)
 
 
-def test_a_callee_without_a_time(worker: FakeWorker) -> None:
+def test_a_caller_has_no_own_time_without_that_of_its_callee(worker: FakeWorker) -> None:
     found = measure(trace_of(LINEAR, mm(parent=1)), options=Options(rounds=1, ops=re.compile("linear")))
     (linear,) = found.timings
     assert linear.own_ns is None and linear.callees == 1
@@ -130,7 +130,7 @@ def test_stack_has_a_callee_for_each_tensor(worker: FakeWorker) -> None:
     assert (one.callees, one.own_tensors, one.shapes, one.iqr_ns) == (5, 5, "3 3 3 3", 8.0)
 
 
-def test_what_is_left_out(worker: FakeWorker) -> None:
+def test_calls_left_out_are_listed_with_reason_and_share(worker: FakeWorker) -> None:
     trace = trace_of(mm(), LINEAR, mm(1 << 12, 1 << 12, 8), op("aten::mm", "", tensor(1, 4)))
     found = measure(trace, options=Options(rounds=1, ops=re.compile("mm"), max_bytes=1 << 20))
     assert [one.op for one in found.timings] == ["aten::mm"] and found.executed == 0.25
@@ -152,7 +152,7 @@ def test_a_time_below_that_of_an_empty_call_is_none(worker: FakeWorker, monkeypa
     assert measure(trace_of(mm()), options=Options(rounds=1)).timings[0].ns == 0.0
 
 
-def test_shapes_that_were_not_recorded(worker: FakeWorker) -> None:
+def test_calls_of_reshaped_traces_have_no_recorded_time(worker: FakeWorker) -> None:
     found: Measured = measure(trace_of(mm()), reshaped=[trace_of(mm(16))], options=Options(rounds=1))
     assert [(one.recorded_ns, one.count) for one in found.timings] == [(100_000.0, 1), (None, 1)]
     only = measure([], reshaped=[trace_of(mm())], options=Options(rounds=1))
@@ -182,7 +182,7 @@ def test_timed_shares_count_callees_with_their_call_and_add_up() -> None:
         (20_000.0, [10_000.0, None], None),
     ],
 )  # fmt: skip
-def test_limits_of_times_of_their_own(ns: float, callees: list[float | None], own: float | None) -> None:
+def test_long_callees_leave_large_own_times_unknown(ns: float, callees: list[float | None], own: float | None) -> None:
     ((_, called),) = recorded_calls(trace_of(mm()))
     assert not isinstance(called, str)
     done = {str(at): (took, 0.0, 1) for at, took in enumerate(callees) if took is not None} | {"x": (ns, 4.0, 9)}
@@ -192,18 +192,18 @@ def test_limits_of_times_of_their_own(ns: float, callees: list[float | None], ow
     assert (found.recorded_ns, found.recorded_own_ns, found.own_tensors) == (8.0, 1.5, 3)
 
 
-def test_the_operators_directly_below() -> None:
+def test_callees_are_the_nearest_measured_operators_below_a_call() -> None:
     parents = np.array([-1, 0, 1, 2, 0, -1, 5])
     trace: Any = SimpleNamespace(calls=SimpleNamespace(parent=parents, kind=np.array([OP, OP, OP, OP, OP + 1, OP, OP])))
     assert _callees(trace, {CallIndex(at) for at in (0, 2, 3, 4, 6)}) == {0: [2], 2: [3]}
 
 
-def test_rounds_are_put_together() -> None:
+def test_rounds_merge_into_their_median_and_sum_of_runs() -> None:
     assert _together([(4.0, 1.0, 3), (8.0, 2.0, 4), (5.0, 3.0, 5)]) == (5.0, 2.0, 12)
     assert _together([(4.0, 1.0, 3), (20.0, 2.0, 4), (5.0, 3.0, 5)]) == (5.0, 8.0, 12)
 
 
-def test_exactly_at_the_limits_of_time(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_stop_at_the_budget_or_after_a_long_call(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def runs(long_s: float, budget_s: float | None) -> int:
         clock = iter(np.arange(0, 100, 0.25).tolist())

@@ -110,7 +110,7 @@ def test_without_torch_the_worker_answers_that_it_is_missing(monkeypatch: pytest
 @pytest.mark.parametrize(("device", "refused", "calls"), [
     ("cpu", 0, [0x40000000]), ("cpu", 1, [0x40000000, 0x50000000]), ("cuda:0", 1, [0x40000000]),
 ])  # fmt: skip
-def test_it_leaves_the_network(monkeypatch: pytest.MonkeyPatch, device: str, refused: int, calls: list[int]) -> None:
+def test_a_worker_has_no_network(monkeypatch: pytest.MonkeyPatch, device: str, refused: int, calls: list[int]) -> None:
     made, hooks = list[int](), list[Any]()
     libc = SimpleNamespace(unshare=lambda flags: made.append(flags) or refused)
     monkeypatch.setattr(worker.ctypes, "CDLL", lambda name: libc)
@@ -128,7 +128,7 @@ def test_it_leaves_the_network(monkeypatch: pytest.MonkeyPatch, device: str, ref
     assert made == calls and len(hooks) == 2
 
 
-def test_it_limits_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_limits_its_memory_and_core_dumps(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: dict[int, tuple[int, int]] = {}
     monkeypatch.setattr(resource, "setrlimit", lambda kind, value: limits.update({kind: value}))
     monkeypatch.setattr(worker, "_data_bytes", lambda: 10)
@@ -138,7 +138,7 @@ def test_it_limits_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
 
 
-def test_the_memory_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_memory_is_read_from_proc_or_assumed_to_be_4_gib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "builtins.open", lambda *words, **more: io.StringIO("VmPeak:\t 9 kB\nVmData:\t   12 kB\nX: 1\n")
     )

@@ -32,7 +32,7 @@ def test_products_follow_their_factors() -> None:
     assert b not in extents.solve({b: 3})
 
 
-def test_views_with_ones_and_other_sizes() -> None:
+def test_a_view_ignores_ones_and_follows_where_sizes_differ() -> None:
     extents, (a, one, b, whole, more) = made(4, 1, 6, 24, 25)
     extents.view([a, one, b], [one, whole])
     assert extents.products == {whole: (a, b)}
@@ -42,7 +42,7 @@ def test_views_with_ones_and_other_sizes() -> None:
     assert len(extents.following) == 2
 
 
-def test_rows_that_straddle_are_cut() -> None:
+def test_extents_that_straddle_a_view_are_cut_into_common_leaves() -> None:
     extents, (a, b, c, d) = made(6, 4, 3, 8)
     extents.view([a, b], [c, d])
     leaves = extents.leaves([a, b])
@@ -66,7 +66,7 @@ def test_the_unknown_extent_of_a_sum_follows_from_the_others() -> None:
     assert extents.solve({twice: 10}, kept=[b, whole])[twice] == 10
 
 
-def test_equal_parts_share_what_is_left() -> None:
+def test_equal_parts_of_a_sum_follow_a_whole_they_divide() -> None:
     extents, (part, whole) = made(5, 15)
     extents.sum_of(whole, [part, part, part])
     assert extents.solve({whole: 21}) == {whole: 21, part: 7}
@@ -100,7 +100,7 @@ def test_products_of_the_same_factors_share_a_sum() -> None:
     assert (found[waves], found[sines]) == (4, 12)
 
 
-def test_parts_of_a_sum_that_stays_stay() -> None:
+def test_parts_of_a_fixed_sum_keep_their_sizes() -> None:
     extents, (n, m, query, key, value, all_) = made(4, 8, 16, 16, 16, 48)
     extents.sum_of(all_, [query, key, value])
     extents.fix([all_])
@@ -131,7 +131,7 @@ def test_a_class_that_is_cut_twice_keeps_its_first_factors() -> None:
     assert len(extents.following) == 1
 
 
-def test_classes_on_both_sides_of_a_cut() -> None:
+def test_a_cut_keeps_the_product_of_both_sides() -> None:
     extents, (a, b, c) = made(6, 9, 4)
     extents.view([a, a], [b, c])
     left, right = extents.leaves([a, a]), extents.leaves([b, c])

@@ -29,7 +29,7 @@ def made(*calls: tuple[str, int], kinds: Any = None) -> Any:
     return SimpleNamespace(calls=table, names=names)
 
 
-def test_how_often_calls_are_made() -> None:
+def test_calls_per_sample_of_the_loader_repeat_with_the_batch() -> None:
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     trace = made(
         (loader, -1), ("aten::item", 0), ("aten::stack", 0), ("aten::unsqueeze", 2), ("aten::copy_", 2),
@@ -59,7 +59,7 @@ def call(inputs: list[tuple[int, ...]], outputs: list[tuple[int, ...]] | None, d
     return Signature(given, None if outputs is None else tuple(Tensor(shape, dtype) for shape in outputs))
 
 
-def test_elements_and_types_of_calls() -> None:
+def test_a_call_adds_up_if_outputs_hold_all_input_elements() -> None:
     assert _adds_up(call([(2, 3), (4,)], [(10,)])) and not _adds_up(call([(2, 3)], [(5,)]))
     assert _adds_up(call([], None)) and not _adds_up(call([(1,)], None))
 
@@ -69,12 +69,12 @@ def with_signatures(trace: Any, signatures: dict[int, Signature]) -> Any:
     return trace
 
 
-def test_the_innermost_call_with_tensors() -> None:
+def test_the_innermost_call_with_input_tensors_is_found() -> None:
     trace = with_signatures(made(("a", -1), ("b", 0), ("c", 1), ("d", -1)), {0: call([(1,)], []), 2: call([], [(1,)])})
     assert [_above(trace, at) for at in (-1, 0, 1, 2, 3)] == [-1, 0, 0, 0, -1]  # type: ignore[arg-type]
 
 
-def test_what_is_left_as_recorded() -> None:
+def test_underived_calls_are_listed_by_operator_and_share() -> None:
     trace = made(("a", -1), ("b", 0), ("a", -1), ("c", -1), ("d", -1), kinds=[OP, OP, OP, OP, ANNOTATION])
     trace.nodes, trace.gpu = SimpleNamespace(exclusive=np.array([10, 20, 30, 40, 900])), Table(call=np.zeros(0, int))
     unknown, first = np.array([1, 1, 1, 1, 0], bool), np.array([1, 0, 0, 0, 0], bool)

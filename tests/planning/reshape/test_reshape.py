@@ -115,7 +115,7 @@ def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
     assert all(0 <= row.share < 1 and row.count > 0 for row in done.underived)
 
 
-def test_what_cannot_be_told_is_an_error() -> None:
+def test_a_size_that_cannot_be_determined_is_refused() -> None:
     one = recorded(MLP, 8)
     with pytest.raises(UsageError, match="no input has a dimension of size 77"):
         reshaped(one, batch_change(4, 77))
@@ -141,7 +141,7 @@ def test_copies_on_a_gpu_grow_with_what_is_copied() -> None:
 
 @examples(60)
 @given(st.data())
-def test_reshapes_are_right_or_unknown(data: st.DataObject) -> None:
+def test_sizes_after_views_and_permutations_are_derived_exactly(data: st.DataObject) -> None:
     extents = Extents()
     batch = extents.new(4)
     sizes = data.draw(st.lists(st.sampled_from([2, 3, 4, 6, 8]), min_size=1, max_size=3))
@@ -192,7 +192,7 @@ def test_predict_run_gives_times_at_new_sizes_and_refuses_wrong_sizes(tmp_path: 
         assert failed.returncode == 2 and failed.stderr.count(b"\n") == 1 and not failed.stdout
 
 
-def test_other_lengths_of_the_sequence() -> None:
+def test_a_trace_reshaped_to_another_sequence_length_matches_its_recording() -> None:
     one, other = recorded(GPT, 4), read_etplus(path("programs/gpt_step__b{}_s12_w32", 4))
     change = ShapeChange((SizeChange("seq", 12),))
     done = reshaped(one, change)

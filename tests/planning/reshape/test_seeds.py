@@ -59,7 +59,7 @@ def test_the_batch_is_what_has_half_of_the_most_votes(
                                          if made._extents.value[extent] == size}  # fmt: skip
 
 
-def test_the_sequence_is_what_elements_meet_along() -> None:
+def test_the_sequence_is_the_dimension_along_which_elements_mix() -> None:
     made, shapes = evidence([(4, 7), (5,)], {(0, 0): 4, (0, 1): 2, (1, 0): 1}, mixed=[(0, 1), (1, 0)])
     assert made.find("seq", None) == ({shapes[0][1]}, 7)
     assert made.find("seq", 5) == ({shapes[1][0]}, 5) and made.find("seq", 4) == ({shapes[0][0]}, 4)
@@ -70,7 +70,7 @@ def test_the_sequence_is_what_elements_meet_along() -> None:
         made.find("seq", None)
 
 
-def test_what_is_loaded_is_the_batch() -> None:
+def test_the_batch_is_the_loaded_dimension_unless_a_size_is_given() -> None:
     made, shapes = evidence([(4, 7), (5, 1)], {(0, 1): 9}, loaded=[(1, 0), (1, 1)])
     assert made.find("batch", None) == ({shapes[1][0]}, 5)
     assert made.find("batch", 7) == ({shapes[0][1]}, 7) and made.find("batch", 4) == ({shapes[0][0]}, 4)

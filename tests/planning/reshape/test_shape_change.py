@@ -25,6 +25,6 @@ def test_size_changes_are_parsed_with_and_without_the_recorded_size() -> None:
         (["batch=2147483648:4"], r"below 2\^31"),
     ],
 )  # fmt: skip
-def test_other_texts_are_refused(texts: list[str], says: str) -> None:
+def test_invalid_size_changes_are_refused_with_the_reason(texts: list[str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         parse_changes(texts)

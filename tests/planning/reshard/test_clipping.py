@@ -76,7 +76,7 @@ def test_parts_add_up_to_the_whole(sizes: tuple[int, ...], flat: bool) -> None:
     assert {Shard(3, index, flat).padded(sizes) for index in range(3)} == {most * rest}
 
 
-def test_a_number_is_one_part() -> None:
+def test_a_scalar_is_whole_or_lies_in_the_first_flat_shard() -> None:
     assert Shard(2, 1, flat=False).of(()) == [] and Shard(2, 1, flat=False).padded(()) == 1
     assert Shard(2, 0, flat=True).of(()) == [1] and Shard(2, 1, flat=True).of(()) == [0]
     assert Shard(4, 0, flat=True).padded((3, 3)) == 3 and Shard(4, 0, flat=False).padded((3, 3)) == 3

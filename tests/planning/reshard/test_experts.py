@@ -43,7 +43,7 @@ def _divided(style: str) -> Resharded:
 
 
 @pytest.mark.parametrize("style", _STYLES)
-def test_divided_experts_are_as_recorded(style: str) -> None:
+def test_divided_experts_run_the_recorded_work_and_communication(style: str) -> None:
     """Work with its sizes and order, but for tokens, which may be taken at any moment before they are sent; tokens that
     are sent and received; gradients of what all ranks have."""
     recorded, job = kept_run(f"{style}.ep2"), _divided(style)
@@ -60,7 +60,7 @@ def test_divided_experts_are_as_recorded(style: str) -> None:
     assert job.matched() == len(issued) * len(job.rank_map)
 
 
-def test_a_rank_has_its_experts_alone() -> None:
+def test_each_rank_holds_only_its_own_experts() -> None:
     job = _divided("loop")
     derivation = job.derivation
     experts = [one.number for one in derivation.model.parameters if one in derivation.experts.parameters]
@@ -97,7 +97,7 @@ def test_routing_that_is_not_stated_is_a_doubt() -> None:
     assert not _derive("grouped", Layout(dp=2, batch=8, routing="recorded")).doubts
 
 
-def test_what_was_not_compared_is_a_doubt() -> None:
+def test_layouts_never_compared_with_a_recording_are_doubted() -> None:
     assert any("with tensor parallelism was never compared" in doubt for doubt in _derive("loop", Layout(tp=2)).doubts)
     job = _divided("loop")
     derivation = replace(job.derivation, plan=replace(job.derivation.plan, stages=(0, 1)))

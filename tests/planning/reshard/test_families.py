@@ -82,7 +82,7 @@ def test_ddp_broadcasts_buffers_before_each_forward_that_follows_a_reduction() -
     assert counts == [2, 4, 2, 0, 0]
 
 
-def test_memory_of_units_that_are_gathered() -> None:
+def test_gathered_units_count_in_the_memory_at_its_peak() -> None:
     """At its most: both blocks' inputs, the copy of the last one's gradients, the first one's parameters, whole and, as
     Gloo copies, twice on the way."""
     job = _derived("accum", replace(_FSDP, microbatches=1))
@@ -112,7 +112,7 @@ def test_blocks_are_gathered_and_the_rest_in_the_root() -> None:
     assert len(_comms(each)) > len(_comms(job)) and not each.doubts
 
 
-def test_a_wrong_reading_is_not_silent() -> None:
+def test_a_model_read_wrongly_fails_its_proof_and_is_doubted() -> None:
     job = reshard(recording("cnn.single1"), _DDP)
     model = job.derivation.model
     convolution = next(call for call in model.units[0].forward if call.name == "aten::conv2d")
@@ -165,13 +165,13 @@ def _option(model: str, layout: Layout) -> Resharded:
         ("decoder", "kept2", _KEPT),
     ],
 )  # fmt: skip
-def test_a_layout_is_as_recorded(model: str, name: str, layout: Layout) -> None:
+def test_a_derived_layout_runs_as_recorded(model: str, name: str, layout: Layout) -> None:
     job, recorded = _option(model, layout), kept_run(f"{model}.{name}", "layouts")
     assert differences(recorded, whole_run(job.trace(0))).equal and recorded.comms
     assert not job.doubts and job.proof.equal and job.gradients[0].whole
 
 
-def test_options_of_the_command(tmp_path: Path) -> None:
+def test_ddp_options_of_the_command_change_the_communication(tmp_path: Path) -> None:
     given = str(tmp_path / "rank0.etplus.json.gz")
     recording("decoder.single1", "layouts").save(given)
     for option, comms in (("--no-broadcast-buffers", 1), ("--find-unused-parameters", 3)):

@@ -32,14 +32,14 @@ def derived(tp: int) -> Resharded:
     return etplus.reshard(recorded("single1"), Layout(tp=tp), step=1)
 
 
-def test_two_ranks_run_what_two_ranks_ran() -> None:
+def test_deriving_two_ranks_from_one_gives_the_recorded_work() -> None:
     trace = derived(2).trace(1)
     assert ran(trace) == ran(part_of(recorded("tp2"), steps="1"))
     assert len(ran(trace).comms) == 4
     assert_valid(trace.to_dict())
 
 
-def test_one_rank_runs_what_one_rank_ran() -> None:
+def test_deriving_one_rank_from_two_gives_the_recorded_work() -> None:
     job = etplus.reshard(recorded("tp2"), Layout(), step=1)
     assert ran(job.trace(0)) == ran(part_of(recorded("single1"), steps="1"))
 
@@ -57,7 +57,7 @@ def test_traces_without_tensors_are_refused(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"it has no recorded tensors" in done.stderr
 
 
-def test_a_made_replay_is_refused() -> None:
+def test_a_trace_with_cuda_graph_launches_is_refused() -> None:
     trace = load(orjson.dumps(serve([Batch(decode=[(1, 9)])] * 3).document()))
     launches = np.array([trace.names[code] == "cudaGraphLaunch" for code in trace.runtime.name.tolist()])
     assert launches.any()
@@ -65,7 +65,7 @@ def test_a_made_replay_is_refused() -> None:
         etplus.reshard(trace, Layout(tp=2))
 
 
-def test_a_simulator_runs_it(tmp_path: Path) -> None:
+def test_a_derived_inference_job_runs_in_a_simulator(tmp_path: Path) -> None:
     file = tmp_path / "one.json"
     recorded("single1").save(file)
     done = call("reshard", file, "--tp", "2", "--step", "1", "--to", "astra-sim", "-o", tmp_path / "job")

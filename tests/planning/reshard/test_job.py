@@ -36,7 +36,7 @@ def test_the_first_known_optimizer_sets_the_states_per_parameter(made: Made, nam
     assert _states(derive(made_model(made, [Unit(0, [])], optimizer=steps), Plan((), ()), Layout(), Layout())) == count
 
 
-def test_what_could_not_be_derived(made: Made) -> None:
+def test_unsharded_parameters_and_operators_are_listed_as_not_derived(made: Made) -> None:
     extents = made.extents
     extents.follow([made.of["m"], made.of["u"], made.of["o"], made.of["i"]], [made.of["h"]])
     extents.value[made.of["h"]] = 2
@@ -63,7 +63,7 @@ def test_what_could_not_be_derived(made: Made) -> None:
     assert not_derived(derive(everything, plan, Layout(tp=2), Layout())) == ()
 
 
-def test_communication_that_is_not_known(made: Made) -> None:
+def test_unknown_communication_is_listed_with_its_assumptions(made: Made) -> None:
     numbers = {70: parameter(made, 0, "h"), 71: parameter(made, 1, "h")}
     calls = [made.call("aten::mul", [(number, "h")]) for number in (70, 71, 70, 70)]
     units = [Unit(0, calls, [made.call("aten::add")], list(numbers.values()))]
@@ -95,7 +95,7 @@ def test_communication_that_is_not_known(made: Made) -> None:
     assert listed(ddp) == [("buffers", 1), ("gradients", 1)]
 
 
-def test_what_stages_share_is_not_derived(made: Made) -> None:
+def test_parameters_tied_between_stages_are_listed_as_not_derived(made: Made) -> None:
     tied, own = parameter(made, 0, "h"), parameter(made, 1, "h")
     units = [
         Unit(k, [made.call("aten::mul", [(number, "h")]) for number in numbers], parameters=[tied] if k == 0 else [own])

@@ -51,7 +51,7 @@ def test_every_stage_is_derived_from_the_joined_program(job: str, schedule: Any,
         assert ran(found.trace(rank)) == expected and len(expected.work) > 5
 
 
-def test_one_rank_runs_what_one_rank_ran() -> None:
+def test_one_rank_joined_from_three_stages_runs_the_recorded_work() -> None:
     found = _derived("gpt.pp3", Layout(batch=6, microbatches=1))
     different = differences(whole_run(_rank("gpt.single1")), whole_run(found.trace(0)))
     assert not different.work and not different.missing_work and different.order and not different.comms
@@ -85,7 +85,7 @@ def test_the_joined_program_follows_tensors_from_stage_to_stage() -> None:
     )
 
 
-def test_what_a_pipeline_lacks_is_one_line(tmp_path: Path) -> None:
+def test_a_pipeline_without_all_its_stages_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="3 stages without stage 1;"):
         reshard([_rank("gpt.pp3", 0), _rank("gpt.pp3", 2)], Layout())
     with pytest.raises(UsageError, match=r"stage 1 receives 2|of one kind are not divisible by 3"):
@@ -96,7 +96,7 @@ def test_what_a_pipeline_lacks_is_one_line(tmp_path: Path) -> None:
     assert failed.stderr.splitlines()[-1].count(b"pipeline of 3 stages") == 1
 
 
-def test_device_events_come_along() -> None:
+def test_device_events_follow_their_calls_into_the_joined_trace() -> None:
     source = etplus.link(*fixture_pair("pairs/gpu_shaped_from_cpu"))
     top = [call for call in read_step(source, Shapes()) if call.operator]
     stages = [StageStep(source, k, forward=[top], backward=[[]]) for k in range(2)]
@@ -133,7 +133,7 @@ def _listed(tensors: list[int], numbers: list[float], total: int) -> _StageCall:
     return _StageCall(call, SimpleNamespace(), {"inputs": side, "outputs": made}, own=5)  # type: ignore[arg-type]
 
 
-def test_lists_of_all_stages_are_one() -> None:
+def test_list_calls_of_all_stages_merge_into_one_call() -> None:
     calls = [_listed([1, 2], [0.1, 0.2], 50), _listed([3], [0.3], 60)]
     after = [_listed([50], [1.0], 70), _listed([60], [1.0], 80)]
     for one, number in zip(after, (50, 60), strict=True):

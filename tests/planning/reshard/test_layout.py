@@ -35,7 +35,7 @@ def test_groups_differ_along_one_dimension(dimension: str) -> None:
         assert CUBE.group_name(dimension, at) == f"{dimension}_{others[0]}"
 
 
-def test_microbatches_of_a_step() -> None:
+def test_a_step_has_the_given_microbatches_or_enough_for_all_stages() -> None:
     assert Layout().parts(1) == 1 and Layout().parts(2) == 2 and Layout(microbatches=3).parts(2) == 3
     assert Layout(pp=2).parts(1) == 4 and Layout(pp=8).parts(1) == 8 and Layout(pp=2).parts(6) == 6
     assert Layout(pp=2, microbatches=1).parts(4) == 1
@@ -55,12 +55,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "says"), REFUSED)
-def test_what_is_no_layout_is_refused(given: dict[str, Any], says: str) -> None:
+def test_invalid_layouts_are_refused_with_the_reason(given: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         replace(Layout(), **given)
 
 
-def test_the_least_is_a_layout() -> None:
+def test_the_smallest_layout_is_valid_and_ranks_outside_are_refused() -> None:
     least = Layout(1, 1, 1, 3, batch=1, microbatches=1, schedule="gpipe", bucket_mib=1)
     assert least.ranks == 1 and Layout(tp_style="megatron", sequence_parallel=True).sequence_parallel
     least.check(0)
@@ -98,7 +98,7 @@ def test_gpipe_and_1f1b_schedules_order_passes_and_messages_per_stage() -> None:
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 1), (2, 4), (3, 2), (4, 5)])
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-def test_stages_finish_with_each_other(schedule: Any, stages: int, microbatches: int) -> None:
+def test_every_pipeline_schedule_ends_without_a_deadlock(schedule: Any, stages: int, microbatches: int) -> None:
     left = [list(actions(schedule, stage, stages, microbatches)) for stage in range(stages)]
     sent: set[tuple[int, str, int]] = set()
     moved = True
@@ -186,7 +186,7 @@ def test_a_recorded_layout_is_recognized(trace: Any, expected: Layout | str) -> 
             recorded_layout([trace])
 
 
-def test_calls_that_issue_communication_are_no_barriers() -> None:
+def test_barriers_do_not_count_as_calls_that_issue_communication() -> None:
     names = ["c10d::send", "c10d::barrier", "c10d::monitored_barrier", "c10d::send.x", "c10d::recv_"]
     calls = SimpleNamespace(
         name=np.array([4, 0, 1, 2, 3, 0, 0, 4]),

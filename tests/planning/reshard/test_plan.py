@@ -44,7 +44,7 @@ def test_layers_are_distributed_evenly() -> None:
             replace(plan, **changed).stage_of(model(), stages)
 
 
-def test_layers_are_what_repeats() -> None:
+def test_layers_reach_from_the_first_to_the_last_repeated_unit() -> None:
     units: list[Any] = [SimpleNamespace(number=at, kind=kind) for at, kind in enumerate("abcbda")]
     assert _layers(units[1:5]) == [1, 2, 3] and _layers(units) == [0, 1, 2, 3, 4, 5] and _layers(units[:3]) == []
 
@@ -68,7 +68,7 @@ REFUSED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "says"), REFUSED)
-def test_other_plans_are_refused(change: Callable[[dict[str, Any]], object], says: str) -> None:
+def test_invalid_plans_are_refused_with_the_reason(change: Callable[[dict[str, Any]], object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         plan_from_dict(edited(change), model("transformer_w32_d1__b16_t1"))
     with pytest.raises(UsageError, match="cannot be read"):

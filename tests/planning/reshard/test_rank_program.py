@@ -37,7 +37,7 @@ def test_gradients_of_other_inputs_are_reduced_apart(made: Made) -> None:
     assert not gap("aten::mm", "ni", ends=(1, 2)) and not gap("aten::mm", "ni", ends=(0, 1))
 
 
-def test_extents_of_a_layout(made: Made) -> None:
+def test_a_layout_changes_only_the_extents_that_it_divides(made: Made) -> None:
     attention = made.call("aten::attention", [(1, "nxsd"), (2, "nxsd"), (3, "nxsd")])
     model = made_model(made, [Unit(0, [attention])], batch=made.of["n"], trace=SimpleNamespace(file="t"))
 
@@ -69,7 +69,7 @@ def test_extents_of_a_layout(made: Made) -> None:
             changed(layout)
 
 
-def test_shards_and_alike_ranks(made: Made) -> None:
+def test_ranks_with_equal_shards_share_a_representative(made: Made) -> None:
     unit = Unit(0, [], [], [parameter(made, 0, "ih"), parameter(made, 1, "d")])
 
     def of(zero: int, dp: int = 4) -> list[int]:
@@ -100,7 +100,7 @@ def regions(made: Made, output: str = "nsh", tp: int = 2, batch: str = "n", **mo
     return divide_sequence(model, Layout(tp=tp, tp_style="megatron", sequence_parallel=True), **rest)
 
 
-def test_the_part_of_a_sequence(made: Made) -> None:
+def test_outside_regions_each_rank_has_a_part_of_the_sequence(made: Made) -> None:
     assert regions(made).outside == {made.of["s"]: 3}
     changed = {made.of["s"]: 4, made.of["n"]: 2}
     assert regions(made, changed=changed).outside == {made.of["s"]: 2, made.of["n"]: 2}
@@ -112,7 +112,7 @@ def test_the_part_of_a_sequence(made: Made) -> None:
             regions(made, output, tp, batch)
 
 
-def test_where_a_sequence_is_whole(made: Made) -> None:
+def test_a_sequence_is_gathered_before_a_region_and_scattered_after(made: Made) -> None:
     of = regions(made, partial={3})
     unit = of.model.units[0]
     reduced = CommOp("all_reduce", "tp", (8, 6, 4), 192, "float32", 4, functional=True)
@@ -140,7 +140,7 @@ def test_where_a_sequence_is_whole(made: Made) -> None:
     assert scattered.after == {4: (CommOp("reduce_scatter", "tp", (8, 6, 4), 96, "float32", 4),)}
 
 
-def test_sums_of_gradients_that_ranks_have_whole(made: Made) -> None:
+def test_gradients_of_unsharded_parameters_are_reduced_once_per_type(made: Made) -> None:
     weights = [parameter(made, 0, "h"), parameter(made, 1, "ih"), parameter(made, 2, "s"), parameter(made, 3, "d")]
     weights[3].dtype, weights[3].itemsize = "bfloat16", 2
     assert list(regions(made, changed={made.of["s"]: 4}).sum_of_gradients(weights)) == [

@@ -75,7 +75,7 @@ def test_operators_of_a_derived_rank_can_be_called_with_the_recorded_arguments()
     assert derived.is_derived and not _recorded("mlp.single1").is_derived
 
 
-def test_measured_operators_come_before_scaled_ones() -> None:
+def test_measured_operator_times_replace_scaled_ones() -> None:
     job = _derived("mlp.single1", Layout(tp=2))
     before = job.trace(0)
     products = [
@@ -122,7 +122,7 @@ def test_kernels_follow_their_operators(tmp_path: Path) -> None:
         (_EACH, 793_088, 5_921_796),
     ],
 )
-def test_memory_is_that_which_was_allocated(layout: Layout, before: int, step: int) -> None:
+def test_derived_memory_is_within_a_tenth_of_what_was_allocated(layout: Layout, before: int, step: int) -> None:
     """`step`: the highest "Total Allocated" that torch 2.13 counted in one step of the model of block.single1, recorded
     with `profile_memory` (tools/record_parallel.py otherwise); `before`: parameters, and the buckets of DDP."""
     total = _derived("block.single1", layout).memory[0].total
@@ -164,7 +164,7 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
         assert failed.returncode == 2 and says in failed.stderr and failed.stderr.count(b"\n") <= 2, failed.stderr
 
 
-def test_a_product_whose_factors_are_not_recorded(tmp_path: Path) -> None:
+def test_products_without_recorded_factors_do_not_crash_the_command(tmp_path: Path) -> None:
     document = json.loads(b"".join(_recorded("mlp.single1").chunks()))
     products = [node for node in document["nodes"] if node["name"] in ("aten::addmm", "aten::mm")]
     for node in products[1::2]:

@@ -94,7 +94,7 @@ def test_microbatches_are_found_in_any_order(made: Made, order: str, interleaved
     assert found.interleaved is interleaved
 
 
-def test_messages_of_a_microbatch(made: Made) -> None:
+def test_messages_are_divided_evenly_among_microbatches_or_refused(made: Made) -> None:
     clock = _Clock()
     calls, messages = [], []
     for k in range(3):
@@ -124,7 +124,7 @@ def test_views_keep_their_memory_and_buffers_begin_anew(made: Made) -> None:
     assert tensor[0] not in (first[0], new[0]) and tensor[1] not in (first[1], new[1])
 
 
-def test_what_a_schedule_calls_is_left_out(made: Made) -> None:
+def test_calls_that_the_pipeline_schedule_makes_are_dropped(made: Made) -> None:
     step = StageStep(None, 0)  # type: ignore[arg-type]
     split = made.call("aten::tensor_split", [(1, "bh")], [(2, "bh"), (3, "bh")])
     chunk = made.call("aten::chunk", [(1, "bh")], [(4, "bh"), (5, "bh")])

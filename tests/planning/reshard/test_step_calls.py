@@ -52,7 +52,7 @@ def marked(*steps: tuple[int, int, int]) -> Any:
     return SimpleNamespace(calls=calls, names=names, file="x", span=(5, 500), steps=SimpleNamespace(batches=()))
 
 
-def test_the_step_of_median_duration() -> None:
+def test_the_step_of_median_duration_is_chosen_by_default() -> None:
     three = marked((1, 0, 90), (2, 90, 120), (3, 120, 170))
     assert step_window(three, None) == (120, 170) and step_window(three, 2) == (90, 120)
     assert step_window(marked((4, 0, 9), (5, 10, 30)), None) == (0, 9)  # of two the shorter one
@@ -69,7 +69,7 @@ def made(name: str, ts: int = 0, end: int = 0, *children: Any, sequence: int = -
     )  # fmt: skip
 
 
-def test_host_time_between_calls() -> None:
+def test_the_lead_of_a_call_is_the_host_time_before_it() -> None:
     inner, below = made("aten::b", 35, 38), made("aten::x", 12, 14)
     calls = [made("Optimizer.step", 30, 40, inner), made("aten::a", 10, 20, below), made("aten::c", 15, 18)]
     _set_leads(calls, 4)

@@ -23,7 +23,7 @@ def no_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units_module, "_aliases", lambda trace: {})
 
 
-def test_inner_extent_of_products(made: Made) -> None:
+def test_only_products_have_a_contracted_extent(made: Made) -> None:
     factors = [(1, "ab"), (2, "bc")]
     assert contracted(made.call("aten::mm", factors)) == made.shape("b")
     assert contracted(made.call("aten::addmm", [(9, "c"), *factors])) == made.shape("b")
@@ -40,7 +40,7 @@ def test_both_sides_of_pairs_are_a_batch_each(made: Made) -> None:
     assert {batch} == set(made.extents.roots(made.shape("nm")))
 
 
-def test_where_the_loss_begins(made: Made) -> None:
+def test_the_loss_begins_at_a_loss_operator_or_the_first_scalar(made: Made) -> None:
 
     def after(*calls: Any) -> int:
         first = made.call("aten::linear", [(21, "ba")], [(2, "")])
@@ -105,7 +105,7 @@ def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> Non
     assert (alive_after(trace, calls, Weights(by_number=weights))) == [2, 2, 0]
 
 
-def test_a_batch_of_pairs_within_microbatches() -> None:
+def test_a_batch_joined_from_pairs_is_recognized_within_microbatches() -> None:
     extents = Extents()
     wholes, (joined, left, right) = [extents.new(8), extents.new(8)], (extents.new(size) for size in (8, 4, 4))
     for whole, part in zip(wholes, (left, right), strict=True):
@@ -117,7 +117,7 @@ def test_a_batch_of_pairs_within_microbatches() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "batch"), [((1, 16), False), ((4, 16), True), ((4, 1), True)])
-def test_of_one_sample_no_batch_is_found(sizes: tuple[int, int], batch: bool) -> None:
+def test_no_batch_is_found_if_there_is_one_sample(sizes: tuple[int, int], batch: bool) -> None:
     extents = Extents()
     votes = [tuple(extents.new(size) for size in sizes) for _ in range(3)]
     first = votes[0]

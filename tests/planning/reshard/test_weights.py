@@ -21,7 +21,7 @@ def regions(of: dict[int, Any]) -> dict[int, list[Region]]:
     return {storage: [Region(0, 1 << 40, one)] for storage, one in of.items()}
 
 
-def test_gradients_within_another_backward_pass(made: Made) -> None:
+def test_gradients_within_a_checkpointed_backward_pass_are_assigned(made: Made) -> None:
     weight, inside, given = (made.call(ACCUMULATE, [(number, "ab" if number < 9 else "nb")]) for number in (7, 8, 9))
     again = made.call("autograd::engine::evaluate_function: CheckpointFunctionBackward", [], [], inside, given)
     parameters = [parameter(made, 0, "ab"), parameter(made, 1, "ab")]
@@ -119,7 +119,7 @@ def test_what_is_gathered_again_has_the_extents_of_its_parameter(made: Made) -> 
     assert made.extents.roots(again.input_shapes[0]) == made.extents.roots(known.shape)
 
 
-def test_lists_of_groups_of_parameters(made: Made) -> None:
+def test_lists_of_an_optimizer_call_are_matched_with_parameters(made: Made) -> None:
     weights = [parameter(made, number, letters) for number, letters in enumerate(("ba", "ba", "b", "b", "b"))]
     matrices = [(21, "ba"), (22, "ba")], [(51, "ba"), (52, "ba")]
     biases = [(23, "b"), (24, "b"), (25, "b")], [(53, "b"), (54, "b"), (55, "b")]
@@ -160,7 +160,7 @@ def test_weights_of_layers_that_no_backward_reaches_have_no_gradient(made: Made)
     assert unreached_weights([(forward, back)], known) == set() == unreached_weights([(forward, [])], Weights())
 
 
-def test_parameters_within_packed_memory(made: Made) -> None:
+def test_parameters_are_found_within_packed_memory_by_offset(made: Made) -> None:
     first, second = parameter(made, 0, "a"), parameter(made, 1, "b")
     weights = Weights(by_storage={100: [Region(0, 10, first), Region(10, 30, second)]}, by_number={7: first})
     within = {

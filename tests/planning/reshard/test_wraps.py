@@ -48,7 +48,7 @@ def test_repeated_layers_form_blocks_and_single_layers_form_none(made: Made) -> 
     assert encoder_decoder == [(1, 4), (4, 7), (8, 12), (12, 16)]
 
 
-def test_a_block_of_other_sizes_between_others(made: Made) -> None:
+def test_repeated_blocks_around_a_different_one_are_found(made: Made) -> None:
     for middle, edges in ((("n", "p", "q"), [1, 5, 9, 12, 16, 20]), (("n", "p", "m"), [1, 5, 9])):
         forward, weights, sizes, alive = chain(made, "e", "npq+", "npq+", *middle, "npq+", "npq+", "h")
         sizes |= {number: sizes[number] + (20 if number < 10 else 40) for number in range(7, 16)}
@@ -115,13 +115,13 @@ def test_classes_of_blocks_in_turn_may_be_blocks_of_their_own(
     assert len(found) > 1 and unsure_blocks(forward, found, weights, alive) is unsure
 
 
-def test_blocks_of_parameters_side_by_side(made: Made) -> None:
+def test_repeated_blocks_with_two_live_tensors_inside_are_found(made: Made) -> None:
     forward, weights, sizes, _ = chain(made, "en", "qmnun", "qmnun", "qmnun", "h")
     alive = [1 if call.name in ("aten::n", "aten::e", "aten::h") else 2 for call in forward]
     assert [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)] == [(2, 7), (7, 12), (12, 17)]
 
 
-def test_parts_of_a_residual_block_are_none(made: Made) -> None:
+def test_parts_of_a_residual_block_are_not_blocks_themselves(made: Made) -> None:
     assert blocks(made, "s", "abab+", "abab+", "h") == [(1, 6), (6, 11)]
     assert blocks(made, "abc", "yzyz", "h") == []
 
@@ -131,7 +131,7 @@ def test_a_boundary_is_where_the_unit_of_the_parameters_changes(made: Made) -> N
     assert boundaries(forward, weights, {1: "x", 2: "x", 3: "y", 4: "y"}) == {1, 3, 5}
 
 
-def test_what_a_layout_asks_for(made: Made) -> None:
+def test_parameters_are_wrapped_as_the_layout_asks(made: Made) -> None:
     units = [Unit(k, [], parameters=[parameter(made, k, letters, k)]) for k, letters in enumerate(("a", "ab", ""))]
     units[2].parameters = []
     model = made_model(made, units)
