@@ -114,6 +114,20 @@ def test_triton_kernels_say_where_their_code_is() -> None:
     assert other.kernels[0].generated is None
 
 
+def test_a_stack_recorded_in_a_kernel_becomes_its_source() -> None:
+    trace = load(gpu_trace(("triton_0", {"stack": [NET, OTHER]}), ("gemm", {})))
+    first, second = trace.kernels
+    assert [str(line) for line in first.sources] == ["net.py:3 (forward)", "net.py:4 (forward)"]
+    assert second.source is None
+    assert trace.stacks.evidence_of(int(trace.gpu.source[first.index])) == "compiled code"
+
+
+def test_kernel_information_takes_precedence_over_stacks_recorded_in_kernels() -> None:
+    kernels = [("triton_0", {"stack": [NET]})] * 2
+    trace = link(None, gpu_trace(*kernels), provenance=[information([NET], [OTHER])])
+    assert [str(kernel.source) for kernel in trace.kernels] == ["net.py:3 (forward)", "net.py:4 (forward)"]
+
+
 def test_annotations_of_graph_nodes_are_recorded_in_kernels_or_in_a_file() -> None:
     own = {"module_fqn": "layers.0.mlp", "stack": "net.py:3:forward\nmain.py:9:main", "graph node id": 5}
     node, whole = {"graph node id": 6, "graph id": 4}, {"graph node id": 4 << 32 | 7}

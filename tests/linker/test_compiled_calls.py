@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from etplus.linker.generated import (
     _SAMPLES,
     CompiledCalls,
@@ -76,6 +77,16 @@ def test_operators_that_are_no_kernels_are_left_out_and_calls_that_leave_no_even
     assert found.graph_calls == 1 and not found.refused
 
 
+@pytest.mark.parametrize(
+    ("called", "listed"),
+    [(["aten::mm", "triton_0", "aten::mm"], ["triton_0", "extern_kernels.mm"]), (["aten::sum"], ["triton_0"]),
+     (["aten::mm"], ["extern_kernels.mm", "extern_kernels.mm"]), (["triton_0", "triton_1"], ["triton_1", "triton_0"])],
+)  # fmt: skip
+def test_a_graph_whose_calls_differ_from_the_files_is_refused(called: list[str], listed: list[str]) -> None:
+    found, keys = matched(one_graph(*called), information(*listed))
+    assert keys == {} and found.refused == {"its kernels are in another order": 1}
+
+
 def test_shapes_of_operators_must_agree() -> None:
     given = information("extern_kernels.mm", shapes=[[2, 3], [3, 4]])
     assert len(matched(one_graph("aten::mm", dims=[[2, 3], [3, 4], [2, 4]]), given)[1]) == 1
@@ -90,6 +101,11 @@ def test_a_region_without_kernels_in_the_file_is_not_guessed() -> None:
     assert keys == {} and found.refused == {"its region is not in the files": 1}
     found, keys = matched(one_graph("triton_0"), information())  # the graph came out of a cache
     assert keys == {} and found.refused == {"its region has no kernels in the files": 1}
+
+
+def test_a_region_compiled_again_is_known_by_its_attempt() -> None:
+    given = information("triton_0", region=f"{REGION}_1")
+    assert list(matched(one_graph("triton_0"), given)[1].values()) == ["triton_0:1"]
 
 
 def test_two_files_that_fit_but_say_something_else_are_refused() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.linker import dependencies as module
-from etplus.linker.dependencies import _Edges, find_host_readers, top_level_ops
-from etplus.linker.gpu_order import GraphOrder
+from etplus.linker.dependencies import _Edges, find_dependencies, find_host_readers, top_level_ops
+from etplus.linker.gpu_order import GpuOrder, GraphOrder
 from etplus.linker.gpu_waits import Waits
 from etplus.linker.join import Join
 from etplus.trace.conventions import EDGE_KINDS
@@ -68,6 +68,12 @@ def test_a_kernel_that_starts_before_the_operator_it_names_was_not_launched_by_i
     edges = _Edges()
     module._add_launches(join, edges)
     assert edges.contradicted == {"launch": 1} and found(edges, "launch") == []
+
+
+def test_consecutive_events_of_each_stream_are_joined() -> None:
+    join, edges = gpu_join(), _Edges()
+    module._add_streams(join, GpuOrder.of(join), edges)
+    assert found(edges, "stream") == [(3, 5), (4, 6)] and not edges.contradicted
 
 
 def test_collectives_of_a_group_may_overlap_by_a_microsecond() -> None:
@@ -181,6 +187,15 @@ def test_data_leads_from_the_last_writer_to_its_reader() -> None:
     assert not edges.tables
 
 
+def test_edges_are_sorted_and_each_is_kept_once() -> None:
+    edges = _Edges()
+    for kind, source, target in (("sync", [3, 1], [4, 2]), ("thread", [3, 3], [4, 0]), ("sync", [1, 1], [2, 1])):
+        edges.add(kind, (np.array(source), np.array(target)), np.array([True, kind != "thread"]))
+    sync, thread = KIND["sync"], KIND["thread"]
+    assert edges.table().tolist() == [[1, 1, sync], [1, 2, sync], [3, 4, thread], [3, 4, sync]]
+    assert edges.contradicted == {"thread": 1}
+
+
 def host_join(data: list[tuple[int, int]], *, names: list[str] | None = None) -> Join:
     """An all-reduce of Gloo, issued by the call before it; five readers: the collective's own copy, which begins while
     it runs; two of thread 0, one of which begins when it ends; one of thread 2; and one that was not linked."""
@@ -209,6 +224,10 @@ def test_the_first_reader_on_each_thread_of_what_a_collective_on_the_host_writes
     assert found(edges, "data") == [(2, 5), (2, 6)] and not edges.contradicted
 
 
+def test_calls_inside_a_collectives_own_call_read_nothing_from_it() -> None:
+    assert [side.tolist() for side in find_host_readers(host_join([(0, 6), (6, 0), (1, 0), (0, 2)]))] == [[], []]
+
+
 @pytest.mark.parametrize("lost", ["gloo:all_reduce", "c10d::allreduce_"])
 def test_without_a_collective_or_its_call_nobody_reads(lost: str) -> None:
     names = ["c10d::allreduce_", "gloo:all_reduce", "copy", "r", "q", "p", "inner"]
@@ -235,3 +254,14 @@ def test_edges_that_could_hold_a_cycle_are_an_error(edges: list[tuple[int, int, 
         return
     with pytest.raises(LinkError, match="back in time"):
         module._check_order(gpu_join(), table)
+
+
+def test_data_and_thread_edges_of_a_join_are_found_and_counted() -> None:
+    deps = find_dependencies(data_join(), (np.array([0]), np.array([1])), {})
+    assert deps.edges.tolist() == [[5, 4, KIND["thread"]], [5, 4, KIND["data"]]]
+    assert deps.counts() == {"edges": {"thread": 1, "data": 1}, "contradicted": {}, "inferred": 0, "unresolved": 0}
+
+
+def test_edges_to_readers_of_a_host_collective_are_inferred() -> None:
+    deps = find_dependencies(host_join([(0, 3)]), (np.zeros(0, np.int64), np.zeros(0, np.int64)), {})
+    assert deps.inferred == [(2, 4)] and [2, 4, KIND["data"]] in deps.edges.tolist()

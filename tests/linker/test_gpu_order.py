@@ -46,6 +46,11 @@ def test_events_are_ordered_by_stream_and_launch() -> None:
     assert [launches.tolist() for launches in found.queue_launch] == [[1, 30, 35], [2, 3], [50]]
 
 
+def test_a_stream_is_free_once_all_earlier_events_have_ended() -> None:
+    overlapping = [(0, 7, 10, 90, 0), (0, 7, 20, 30, 0), (0, 7, 40, 50, 0)]
+    assert GpuOrder.of(a_join(overlapping, CALLS)).free.tolist() == [0, 90, 90]
+
+
 def test_the_stream_on_which_a_thread_recorded_an_event() -> None:
     join = a_join(EVENTS, CALLS)
     found = Submissions(join, GpuOrder.of(join))

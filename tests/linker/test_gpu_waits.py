@@ -29,6 +29,11 @@ def test_what_ended_long_before_was_not_waited_for() -> None:
     assert not edge_names(linked_events(*events)[1], "event")
 
 
+@pytest.mark.parametrize(("start", "waits"), [(239.999, True), (240, False)])
+def test_a_late_kernel_waited_for_what_ended_under_30_us_before(start: float, waits: bool) -> None:
+    assert edge_names(linked_events(*late_kernel(start=start))[1], "event") == ({("a", "b")} if waits else set())
+
+
 @pytest.mark.parametrize(("stream", "event", "guessed"), [(7, 2, 0), (-1, -1, 1)])
 def test_a_stream_wait_that_a_record_states_is_not_inferred(stream: int, event: int, guessed: int) -> None:
     known = sync("Stream Wait Event", 8, correlation=3, stream=9, wait_on_stream=stream,
@@ -225,6 +230,11 @@ def test_a_late_copy_that_holds_its_thread_counts_from_the_beginning_of_its_call
         gpu("a", 10, 200, 1), call("cudaStreamWaitEvent", 8, 1, 3),
     )  # fmt: skip
     assert edge_names(document, "event") == {("a", copy)}
+
+
+def test_a_waiting_call_of_a_few_us_shows_no_skew() -> None:
+    wait = call("cudaStreamSynchronize", 20, 8, 2)
+    assert plain_link(call("cudaLaunchKernel", 0, 5, 1), gpu("k", 10, 20, 1), wait).clock_skew_ns == 0
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,13 @@ def test_renumbered_each_node_is_followed_by_its_gpu_nodes() -> None:
     assert found.places(found.rows(places)).tolist() == places.tolist()
 
 
+def test_pairs_and_edges_between_ids_are_sorted() -> None:
+    found = numbering(renumber=True)
+    assert found.pairs([(3, 0), (1, 4)]) == [(1, 2), (5, 3)]
+    table = np.array([[2, 0, 1], [1, 4, 3], [1, 4, 2], [1, 0, 5]])
+    assert found.edges(table).tolist() == [[1, 2, 2], [1, 2, 3], [1, 3, 5], [4, 3, 1]]
+
+
 PROCESS, THREAD = (f"[pytorch|profiler|execution_trace|{name}]" for name in ("process", "thread"))
 KEPT: dict[str, list[Any]] = {
     "id": [1, 2, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15],

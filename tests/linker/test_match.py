@@ -44,6 +44,11 @@ def found(call: list[int], method: str = "shift", link: int = CERTAIN, reason: l
     return Match(at, np.where(at >= 0, link, 0).astype(np.int8), np.array(reasons, np.int8), method, notes, {"x": 1})
 
 
+@pytest.mark.parametrize(("ours", "theirs", "linked", "enough"), [(4, 9, 2, True), (9, 4, 1, False), (0, 5, 0, False)])
+def test_half_of_the_calls_that_could_be_linked_is_enough(ours: int, theirs: int, linked: int, enough: bool) -> None:
+    assert _is_enough(a_pair(ours, theirs), found([*range(linked)] + [-1] * (ours - linked))) is enough
+
+
 def test_for_ids_only_calls_with_an_id_count() -> None:
     pair = a_pair(6, 6, [1, 2, 0, 0, 0, 0], [1, 2, 3, -1, 0, 5])
     assert _is_enough(pair, found([0, -1, -1, -1, -1, -1], "ids"))
@@ -111,3 +116,15 @@ def test_strict_leaves_equivalent_links_out(chosen: Any) -> None:
     assert match.call.tolist() == [0, -1, 2, -1] and match.link.tolist() == [CERTAIN, 0, CERTAIN, 0]
     assert match.reason.tolist() == [0, STRICT, 0, OUTSIDE] and match.reason.dtype == np.int8
     assert chosen(mixed)[0].link.tolist() == [CERTAIN, UNVERIFIED, CERTAIN, 0]
+
+
+def test_auto_tries_ids_then_order_then_trees_unless_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ids", "sequence", "shift", "sequence_and_shift", "tree"):
+        monkeypatch.setattr(module, f"match_{name}", lambda *_, name=name: name)
+
+    def tried(method: str, exact: bool) -> list[Any]:
+        return [attempt() for attempt in module._attempts(a_pair(1, 1), method, exact, "last")]
+
+    assert tried("auto", True) == ["ids", "sequence_and_shift"]
+    assert tried("auto", False) == ["ids", "sequence_and_shift", "tree"]
+    assert all(tried(method, exact=True) == [method] for method in ("ids", "sequence", "shift", "tree"))

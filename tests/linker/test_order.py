@@ -79,6 +79,14 @@ def test_numbers_that_do_not_occur_place_nothing() -> None:
     assert by_order.notes == ("sequence and shift: 3 calls placed by call order",)
 
 
+@pytest.mark.parametrize(("iteration", "first"), [("first", 0), ("last", 9), ("median", 3), ("2", 6), ("7", 9)])
+def test_the_chosen_iteration_decides_between_equal_places(iteration: str, first: int) -> None:
+    ends = [10 * k + dur for k, dur in enumerate([8] * 3 + [5] * 3 + [2] * 3 + [9] * 3)]
+    found = match_shift(nodes_of([A, B, C]), calls_of([A, B, C] * 4, end=ends), STEPS, iteration)
+    assert links(found) == [(first + k, UNVERIFIED) for k in range(3)]
+    assert found.notes == ("shift: 3 calls placed by call order, in one of 4 equally good places",)
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "certain"),
     [
@@ -95,6 +103,19 @@ def test_names_alone_prove_only_what_is_used_up_whole(ours: list[int], theirs: l
     assert found.facts["threads"][0]["matched"] == found.linked == both
 
 
+def test_only_a_whole_place_competes_with_a_whole_place() -> None:
+    names = list(range(10))
+    gap, cut = [*names[:5], 91, *names[5:]], names[:9]
+    for threads, places in (([names, gap], 1), ([gap, names], 2), ([names, cut], 1), ([names, names], 2)):
+        found = match_shift(nodes_of(names), calls_of(*threads), NO_STEPS, "first")
+        assert found.facts["threads"][0]["equal_places"] == places
+
+
+def test_threads_are_paired_by_content_whatever_their_order() -> None:
+    nodes, calls = nodes_of([A, B, C], [D, E, D, E]), calls_of([D, E, D, E], [A, B, C])
+    assert match_shift(nodes, calls, NO_STEPS, "first").call.tolist() == [4, 5, 6, 0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("own", [[7, 8, 9], [-1, -1, -1]])
 def test_a_double_that_was_not_profiled_makes_numbers_doubtful(own: list[int]) -> None:
     calls = calls_of([A, B, C, D, D, D], seq={0: [7, 8, 9, 10, 11, 12]})
@@ -102,6 +123,11 @@ def test_a_double_that_was_not_profiled_makes_numbers_doubtful(own: list[int]) -
     assert sorted(links(found)) == [(-1, UNLINKED)] * 3 + [(0, UNVERIFIED), (1, UNVERIFIED), (2, UNVERIFIED)]
     alone = match_sequence(nodes_of([A, B, C], [D, E, E], seq={0: [7, 8, 9]}), calls, NO_STEPS, "first")
     assert links(alone)[:3] == [(0, CERTAIN), (1, CERTAIN), (2, CERTAIN)]
+
+
+def test_threads_with_little_in_common_are_not_linked() -> None:
+    found = match_shift(nodes_of([A, A, A, A]), calls_of([A, B, C, D, E]), NO_STEPS, "first")
+    assert not found.linked and found.notes == ("shift: no sequence of names occurs in both an ET and a Kineto thread",)
 
 
 def pair_of(nodes: EtCalls, calls: CpuCalls) -> Any:
@@ -137,6 +163,19 @@ def test_what_is_left_is_paired_by_name_and_order() -> None:
     assert found.notes == ("2 calls that the two traces record on different threads: paired by name and order",)
 
 
+@pytest.mark.parametrize(("ts", "paired"), [(0, True), (55, True), (56, False), (-1, False)])
+def test_only_calls_that_start_in_the_linked_window_are_paired(ts: int, paired: bool) -> None:
+    nodes, calls = nodes_of([A, D, B]), calls_of([A, B], [D], ts=[0, 50, ts])
+    found = match_remaining(pair_of(nodes, calls), linked_by_hand(nodes, {0: 0, 2: 1}))
+    assert found.call.tolist() == [0, 2 if paired else -1, 1] and bool(found.notes) == paired
+
+
+@pytest.mark.parametrize(("names", "made"), [([D, A, B], {1: 0, 2: 1}), ([A, B, D], {0: 0, 1: 1})])
+def test_nodes_outside_the_linked_window_are_not_paired(names: list[int], made: dict[int, int]) -> None:
+    nodes, calls = nodes_of(names), calls_of([A, B], [D], ts=[0, 50, 20])
+    assert match_remaining(pair_of(nodes, calls), linked_by_hand(nodes, made)).linked == 2
+
+
 def test_trees_pair_calls_whose_parents_are_paired() -> None:
     nodes = nodes_of([A, B, C, D, E, B, C], parent=[-1, 0, 0, -1, 3, 4, 3])
     calls = calls_of([A, B, C, D, B, C], parent=[-1, 0, 0, -1, 3, 3])
@@ -145,3 +184,32 @@ def test_trees_pair_calls_whose_parents_are_paired() -> None:
     assert found.link.tolist() == [UNVERIFIED] * 4 + [UNLINKED] + [UNVERIFIED] * 2
     assert found.reason.tolist() == [0, 0, 0, 0, NEVER, 0, 0] and found.method == "tree"
     assert found.notes == ("tree: 6 calls paired by call trees",)
+
+
+def test_siblings_in_another_order_are_paired_by_their_subtrees() -> None:
+    nodes = nodes_of([A, B, D, C, E], parent=[-1, 0, 1, 0, 3])
+    calls = calls_of([A, C, E, B, D], parent=[-1, 0, 1, 0, 3])
+    assert match_tree(nodes, calls).call.tolist() == [0, 3, 4, 1, 2]
+
+
+def test_siblings_of_one_name_are_paired_by_equal_subtrees_first() -> None:
+    nodes = nodes_of([E, A, B, A, C, D, *[D] * 5], parent=[-1, 0, 1, 0, 3, 3, *[0] * 5])
+    calls = calls_of([E, A, C, D, B, *[D] * 5], parent=[-1, 0, 1, 1, 0, *[0] * 5])
+    assert match_tree(nodes, calls).call.tolist() == [0, -1, -1, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
+def test_siblings_with_other_subtrees_are_paired_by_name() -> None:
+    nodes = nodes_of([E, *[A] * 5, B, C, D, C], parent=[-1, *[0] * 6, 6, 0, 8])
+    calls = calls_of([E, *[A] * 5, B, D, D, B], parent=[-1, *[0] * 6, 6, 0, 8])
+    assert match_tree(nodes, calls).call.tolist() == [0, 1, 2, 3, 4, 5, 6, -1, 8, -1]
+
+
+def test_trees_of_unlike_programs_are_not_paired() -> None:
+    nodes = nodes_of([A, B, B, B, B], parent=[-1, 0, 0, 0, 0])
+    assert not match_tree(nodes, calls_of([A, C, C, C, B], parent=[-1, 0, 0, 0, 0])).linked
+
+
+def test_the_largest_threads_choose_their_tree_first() -> None:
+    nodes = nodes_of([A, B], [A, B, C, D], parent=[-1, 0, -1, 2, 2, 2])
+    calls = calls_of([A, B, C, D], [A, B], parent=[-1, 0, 0, 0, -1, 4])
+    assert match_tree(nodes, calls).call.tolist() == [4, 5, 0, 1, 2, 3]

@@ -136,3 +136,8 @@ def test_a_join_in_which_names_differ_is_refused(odd: int, refused: bool) -> Non
     else:
         assert call == [-1] * odd + list(range(odd, 100)) and reason == [OTHER_NAME] * odd + [0] * (100 - odd)
         assert notes == (f"ids: {100 - odd} pairs joined, names equal",)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "side"), [([0], [1], "the ET"), ([1, 1], [0, -1], "the Kineto trace")])
+def test_a_side_without_ids_is_named_and_nothing_joined(ours: list[int], theirs: list[int], side: str) -> None:
+    assert ids(a_pair(ours, theirs)) == ([-1] * len(ours), [NEVER] * len(ours), (f"ids: {side} has none",), {})
