@@ -2,9 +2,12 @@
 
 import msgspec
 import orjson
+import pytest
 from captured import capture_events, encode, replay_events
 from etplus import link
 from etplus.schemas.etplus.captured_graphs import read_captured
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.errors import TraceFormatError
 
 LAUNCHES = [
     ("A", "aten::mm"), ("B", "aten::relu"), ("ncclDevKernel_AllReduce", "record_param_comms"), ("A", "aten::mm"),
@@ -48,3 +51,16 @@ def test_links_of_unattached_events_are_by_their_order_of_start() -> None:
     found = captured.unattached
     assert (found.event.tolist(), found.op.tolist(), found.replay.tolist()) == ([1, 2], [1, 0], [0, 0])
     assert captured.links.event.tolist() == [] and captured.notes == ("n",) and captured.graphs == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "message"),
+    [("ops", "parent", "its caller does not precede it"), ("replays", "graph", "unknown graph 9"),
+     ("event", "op", "op 9 or replay"), ("event", "replay", "or replay 9 is not")],
+)  # fmt: skip
+def test_positions_that_a_captured_graph_does_not_have_are_refused(place: str, field: str, message: str) -> None:
+    document = link(None, replay(), graph_captures=[capture()]).to_dict()
+    event = next(node["captured_by"] for node in document["nodes"] if "captured_by" in node)
+    (event if place == "event" else document["captured_graphs"][place][1])[field] = 9
+    with pytest.raises(TraceFormatError, match=message):
+        read_etplus(orjson.dumps(document))

@@ -40,12 +40,31 @@ def test_unknown_attributes_and_fields_are_ignored_and_kept() -> None:
     assert et.rf_id.tolist() == [0, 0, 5]
 
 
+def test_unknown_minor_versions_of_the_schema_are_read() -> None:
+    for version in ("1.0.0", "1.0.4-chakra.0.0.4", "1.2.7-chakra.2.0.0"):
+        document = et_document([{"id": 3, "name": "aten::mm"}], schema=version)
+        assert check(document, json.dumps(document).encode()).schema == version
+
+
 @pytest.mark.parametrize("version", ["2.0.0", "0.9", "chakra", "10.0.1", "1.", "1.0 beta", None, 1])
 def test_an_unknown_layout_is_an_error_that_names_it(version: str | int | None) -> None:
     document = et_document([{"id": 3, "name": "aten::mm"}]) | {"schema": version}
     named = f"schema '{version}'" if isinstance(version, str) else 'no "schema" version'
     with pytest.raises(TraceFormatError, match=named):
         read_execution_trace(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("pid", [None, "7", -3, 2**63, 1.5, True])
+def test_a_pid_of_another_type_or_size_counts_as_missing(pid: float | str | None) -> None:
+    document = et_document([{"id": 3, "name": "a"}], pid=pid)
+    assert read_execution_trace(json.dumps(document).encode()).pid == -1
+
+
+def test_numbers_of_another_type_or_size_count_as_missing() -> None:
+    nodes = [{"id": 3, "name": "a", "rf_id": "12", "seq_id": 2.5}, {"id": 4, "name": "b", "tid": None},
+             {"id": 5, "name": "c", "rf_id": 2**64, "tid": -(2**65)}]  # fmt: skip
+    et = read_execution_trace(json.dumps(et_document(nodes)).encode())
+    assert not et.rf_id.any() and set(et.seq_id.tolist()) == {-1} and set(et.tid.tolist()) == {0, 1}
 
 
 def test_an_et_plus_file_is_refused_as_already_linked() -> None:

@@ -124,6 +124,14 @@ def test_numbers_are_taken_for_integers_and_names_of_groups(tmp_path: Path) -> N
     assert (comm.bytes, comm.pg_name) == (4_000_000, "3")
 
 
+@pytest.mark.parametrize("text", ['{"workload_graph": 3}', '{"workload_graph": [{"Id": 1}]}', '{"workload_graph": [{'])
+def test_a_broken_workload_graph_is_refused_with_its_file(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "j.0.json"
+    path.write_text(text)
+    with pytest.raises(TraceFormatError, match=r"j\.0\.json"):
+        load(path)
+
+
 def test_groups_are_written_to_two_files_and_read_back(tmp_path: Path) -> None:
     prefix = str(tmp_path / "job")
     files = write_groups(prefix, {3: [0, 2], 1: [1]}, {1: "tp", 3: "pp", 9: "unused"})

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.schemas.kineto.host_calls import (
+    WAIT,
     group_size_of,
     named_group,
     outermost_calls,
@@ -70,3 +71,8 @@ def test_the_only_group_of_a_size_that_is_not_named() -> None:
     assert [remaining_group(size, groups, {"a"}) for size in (4, 2, 3, None)] == ["0", "b", None, None]
     assert remaining_group(2, groups, ()) is None and remaining_group(2, groups, {"a", "b"}) is None
     assert remaining_group(4, groups, {"0"}) == "0"
+
+
+def test_only_wait_tensor_of_functional_collectives_is_a_wait() -> None:
+    names = ["_c10d_functional::wait_tensor", "c10d_functional::wait_tensor", "x::wait_tensor", "c10d_functional::wait"]
+    assert [bool(WAIT.fullmatch(name)) for name in names] == [True, True, False, False]

@@ -4,8 +4,22 @@ import gzip
 import json
 from pathlib import Path
 
+import pytest
 from etplus.schemas.inductor.compile_files import find_compile_files, read_compile_files
-from etplus.schemas.inductor.graph_annotations import annotated_args
+from etplus.schemas.inductor.graph_annotations import annotated_args, stacks_in
+from etplus.trace.errors import TraceFormatError
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [(b"{\"('Torch'", "is not kernel information from Inductor"), (b'{"12": 5, "x": 1}', "the key is not an id"),
+     (b"{\"('region')\": {}}", "does not name a compiled region and direction"),
+     (b'{"preToPost": {}, "postToPre": []}', "has no node mappings"), (b'{"x": []}', "has no data on compiled kernels"),
+     (b'{"12": 5', "is not a JSON object of annotations by graph node id")],
+)  # fmt: skip
+def test_a_compile_file_of_another_form_is_refused_with_the_reason(text: bytes, problem: str) -> None:
+    with pytest.raises(TraceFormatError, match=problem):
+        read_compile_files([text])
 
 
 def test_files_are_found_beside_the_trace_that_they_are_named_after(tmp_path: Path) -> None:
@@ -37,6 +51,13 @@ def test_a_single_trace_in_a_folder_has_all_that_is_there(tmp_path: Path) -> Non
     (tmp_path / "provenance" / "model__0_forward_1.0.json").write_bytes(b"{}")
     found = find_compile_files(tmp_path / "host_1.123.pt.trace.json")
     assert [Path(file).name for file in found] == ["kernel_information.json.gz", "model__0_forward_1.0.json"]
+
+
+def test_stacks_of_annotations_are_read_from_texts_and_lists() -> None:
+    one, two = "f.py:9:f\nnet.py:3:forward", ['File "a.py", line 1, in f\n', 'File "a.py", line 2, in f\n']
+    assert stacks_in(one) == stacks_in(one.split("\n")) == (("net.py(3): forward", "f.py(9): f"),)
+    assert stacks_in(two) == (("a.py(1): f",), ("a.py(2): f",))
+    assert stacks_in("no stack") == stacks_in([1, 2]) == stacks_in(None) == ()
 
 
 def test_annotated_kernels_give_graph_node_ids_module_and_stack() -> None:

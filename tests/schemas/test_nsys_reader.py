@@ -14,7 +14,7 @@ from etplus.schemas.kineto.read_kineto import KinetoTrace
 from etplus.schemas.nsys import find_ranks, is_nsys, read_nsys
 from etplus.schemas.nsys.nsys_reader import _last_record
 from etplus.schemas.nsys.ranges import read_range
-from etplus.trace.errors import UsageError
+from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given
 from hypothesis import strategies as st
 from nsys_files import call, gpu, kernel, small_export
@@ -139,6 +139,20 @@ def _execute(statement: str) -> Callable[[Path], None]:
 
 def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:5000])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(_cut, "cannot be read as a SQLite database"),
+     (_execute("ALTER TABLE NVTX_EVENTS DROP COLUMN start"), "NVTX_EVENTS: column start is missing; export it"),
+     (_execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'soon'"), "KERNEL, start: 'soon' is not an integer"),
+     (_execute("UPDATE NVTX_EVENTS SET start = -5"), "a time that is negative"),
+     (_execute("DELETE FROM StringIds WHERE id = 3"), "KERNEL: name 3 is not in StringIds")],
+)  # fmt: skip
+def test_a_broken_export_is_refused_with_the_reason(small: Path, change: Callable[[Path], None], message: str) -> None:
+    change(small)
+    with pytest.raises(TraceFormatError, match=rf"small\.sqlite: .*{message}"):
+        read_nsys(small)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,26 @@ def test_two_ranks_in_one_file_have_the_tables_of_each_alone(layout: Callable[..
         assert told(load(path, rank=rank)) == told(load(orjson.dumps(kineto_document(job))))
 
 
+def test_begins_and_ends_are_paired_by_name_and_the_others_counted() -> None:
+    edges = [("B", "a", 0), ("B", "b", 2), ("E", "a", 5), ("E", "b", 9), ("B", "c", 10), ("B", "d", 11),
+             ("E", None, 13), ("E", "nowhere", 14)]  # fmt: skip
+    events = [{"ph": ph, "cat": "cpu_op", "ts": ts} | ({"name": name} if name else {}) for ph, name, ts in edges]
+    trace = read_kineto(orjson.dumps(kineto_document(events)))
+    found = [(trace.events.names[code], dur) for code, dur in zip(trace.events.name, trace.events.dur, strict=True)]
+    assert found == [("a", 5000), ("b", 7000), ("d", 2000)]
+    assert trace.account.dropped == {"begin (B) without its end": 1, "end (E) without its begin": 1}
+
+
+def test_only_events_equal_in_all_ids_count_as_duplicates() -> None:
+    call_ = {"ph": "X", "cat": "cpu_op", "name": "aten::mul", "ts": 5, "dur": 1}
+    node = {"ph": "X", "cat": "kernel", "name": "k", "ts": 9, "dur": 1}
+    events = [call_ | {"args": {"External id": k}} for k in (1, 2)]
+    events += [node | {"args": {"correlation": 4, "stream": 7, "graph node id": k}} for k in (1, 2)]
+    assert read_kineto(orjson.dumps(kineto_document(events))).account.dropped == {}
+    numbered = [call_ | {"cat": "cuda_runtime", "args": {"correlation": 4}}, node | {"cat": "gpu_memset"}] * 2
+    assert read_kineto(orjson.dumps(kineto_document(numbered))).account.dropped == {"duplicate event": 2}
+
+
 def test_unknown_events_are_one_warning_and_in_the_report(tmp_path: Path) -> None:
     odd = [{"ph": "X", "cat": "tpu_op", "name": "a", "ts": 1, "dur": 1}] * 3
     odd += [{"ph": "X", "name": "b", "ts": 1, "dur": 1}, {"ph": "?", "name": "c"}, {"ph": "B", "name": "d", "ts": 1}]

@@ -21,6 +21,16 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [{"names": [1]}, {"above_step": [-1, 8]}, {"above_step": [-1, -1]}, {"name": [0, 2]}, {"line": [-1, 2**40]},
+     {"id_step": [7, 1]}, {"id_step": [7]}, {"entry": [0, 2]}, {"evidence": {"hearsay": [0]}}, {"more": 1}],
+)  # fmt: skip
+def test_stacks_with_wrong_numbers_or_positions_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(TraceFormatError, match='"stacks"'):
+        read_stacks("x.json", orjson.dumps({**GOOD, **bad}), IDS)
+
+
 def test_a_stacks_section_is_read_and_a_list_refused() -> None:
     found = read_stacks("x.json", orjson.dumps(GOOD), IDS)
     assert found.row.tolist() == [1, 2] and found.evidence_of(2) == "compiled code" and found.evidence_of(0) == ""

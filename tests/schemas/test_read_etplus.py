@@ -173,6 +173,20 @@ def test_files_of_chakras_linker_get_edges(flat: bool) -> None:
     assert "another linker" in document.notes[0] and "1 inferred edges" in document.notes[1]
 
 
+@pytest.mark.parametrize(
+    ("node", "root", "message"),
+    [({"id": "7"}, {}, r"nodes\[3\]: Expected `int`, got `str`"), ({"id": -1}, {}, r"nodes\[3\]: Expected `int` >= 0"),
+     ({"ts": "soon"}, {}, r"nodes\[3\]: Expected `float \| null`, got `str`"), ({}, {"nodes": 0}, "is not an array"),
+     ({}, {"edges": [[1, 2, "wish"]]}, "unknown kind 'wish'"), ({}, {"edges": [[1, 1, "data"]]}, "not join two nodes"),
+     ({}, {"edges": [[1, 2]]}, '"edges": cannot be read'), ({}, {"traceEvents": []}, "a Kineto trace")],
+)  # fmt: skip
+def test_a_wrong_value_in_an_et_plus_file_is_named(node: Document, root: Document, message: str) -> None:
+    plain = step_by_hand().to_dict()
+    plain["nodes"][3].update(node)
+    with pytest.raises(TraceFormatError, match=f"^<bytes>: .*{message}"):
+        read_etplus(as_bytes(plain | root))
+
+
 def test_input_that_is_no_et_plus_file_is_refused_with_a_reason() -> None:
     plain = linked()
     et = {**plain, "nodes": [node for node in chakra_linker_file()["nodes"] if "ts" not in node]}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from etplus.schemas.kineto.kineto_events import is_runtime
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.schemas.text import recover
 from etplus.schemas.text.records import RecordArray
@@ -97,6 +98,11 @@ def test_times_are_read_exactly_to_the_ns(times: list[int], digits: int) -> None
     assert read_kineto(f'{{"traceEvents": [{events}]}}'.encode()).events.ts.tolist() == times
 
 
+def test_pids_as_numbers_and_as_texts_are_different_threads() -> None:
+    trace = check(events_of(*({"ph": "X", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": pid} for pid in (7, "7", 7))))
+    assert trace.events.thread.tolist() == [0, 1, 0]
+
+
 ODD = ["5", 5.5, True, None, [5], {"a": 5}, 2**64, -(2**63) - 1, 1e300]
 WHOLE = [5.0, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
 
@@ -131,10 +137,26 @@ def test_events_without_args_are_read_and_those_without_phase_are_not() -> None:
     assert [index for index, _ in records.others(frozenset({"Trace"}))] == [1]
 
 
+def test_an_unfinished_event_ends_where_it_starts() -> None:
+    trace = check(events_of({**OP, "ts": 5, "dur": -1}, {**OP, "ts": 6, "dur": 2}))
+    assert (trace.events.dur.tolist(), trace.events.end.tolist()) == ([-1000, 2000], [5000, 8000])
+
+
 def test_args_are_kept_byte_for_byte() -> None:
     odd = b'{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
     text = b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "args": %b, "name": "a"}, {"ph": "X", "args": {}}]}' % odd
     assert read_kineto(text).events.args_of(np.array([0])) == [odd]
+
+
+def test_calls_of_runtimes_and_drivers_are_known_by_category() -> None:
+    assert all(map(is_runtime, ("cuda_runtime", "xpu_driver", "privateuse1_runtime", "hip_api", "hpu_op")))
+    assert not any(map(is_runtime, ("mtia_ccp_events", "collective_comm", "xpu_sync", "kernel", "")))
+
+
+@pytest.mark.parametrize("base", [None, "5", 1.5])
+def test_a_base_time_that_is_no_integer_counts_as_0_and_is_reported(base: Any) -> None:
+    trace = read_kineto(orjson.dumps(kineto_document([OP], baseTimeNanoseconds=base)))
+    assert trace.base_time_ns == 0 and [(loss.kind, loss.count) for loss in trace.losses] == [("header", 1)]
 
 
 @pytest.mark.parametrize("text", [b"no json", b"[]", b"{}", b"null", b'{"traceEvents": 1}', b'{"traceEvents": {}}'])

@@ -21,6 +21,17 @@ def test_memory_events_are_in_order_of_time_below_their_operators() -> None:
     assert len(read_memory("x", b"[]", IDS)) == 0
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "problem"),
+    [(0, -1, "out of range"), (1, 2**53, "out of range"), (2, 2**63, "beyond 64 bits"), (7, "x", "cannot be read")],
+)
+def test_memory_events_with_impossible_numbers_are_refused(place: int, value: object, problem: str) -> None:
+    record: list[object] = [1, 1, 1, 1, 1, 1, 1, None, 1]
+    record[place] = value
+    with pytest.raises(TraceFormatError, match=f'"memory".*{problem}'):
+        read_memory("x", orjson.dumps([record]), IDS)
+
+
 def test_generated_kernels_are_read_back_and_bad_sections_refused() -> None:
     made = GeneratedKernels(
         (GeneratedKernel("t", nodes=("mul",)), GeneratedKernel("mm")), as_positions([0, 2]), IDS[:0]
