@@ -58,12 +58,12 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from finding_pairs import GPU_PAIRS, JOB_PAIRS, played
 
-RECORDED = ("attention", "item", "optimizer", "recomputation")
 RANDOM = tuple(f"random {seed}" for seed in range(8))
-PROGRAMS = tuple(f"program {seed}" for seed in range(14))
-SERVED = tuple(f"served {seed}" for seed in range(6))
-COMPARED = ("serving", "straggler", *RECORDED, *GPU_PAIRS, *RANDOM, *PROGRAMS, *SERVED)
-CASES = ("pair", "kineto", "tf32", "slow_rank", "host ddp", "pipeline", *RANDOM_HOST_JOBS, *RANDOM_JOBS, *COMPARED)
+PROGRAMS = tuple(f"program {seed}" for seed in range(7))
+SERVED = tuple(f"served {seed}" for seed in range(4))
+COMPARED = ("serving", "straggler", "attention", "recomputation", *RANDOM, *PROGRAMS, *SERVED)
+JOB_CASES = ("host ddp", "host random 1", "host random 2", "job 0", "job 1", "job 3")
+CASES = ("pair", "kineto", "tf32", *JOB_CASES, *COMPARED)
 PAGES = ("pair", "tf32", "slow_rank", "serving", "item", *list(GPU_PAIRS)[:2])
 
 

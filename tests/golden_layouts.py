@@ -19,7 +19,7 @@ from etplus.trace.errors import UsageError
 from golden_analysis import digest
 from support import FIXTURES, rank_files
 
-CASES = ("lstm", "accum", "capacity", "exits", "towers", "gpt")
+CASES = ("accum", "capacity")
 _LAYOUTS: tuple[dict[str, Any], ...] = (
     {"tp": 2}, {"tp": 4}, {"tp": 2, "tp_style": "megatron"},
     {"tp": 2, "dp": 2, "tp_style": "megatron", "sequence_parallel": True, "zero": 3}, {"dp": 2, "bucket_mib": 1},

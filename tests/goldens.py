@@ -47,7 +47,7 @@ from etplus.planning.reshard.rank_program import program
 from etplus.trace.errors import UsageError
 from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.trace import Trace
-from support import FIXTURE_PAIRS, FIXTURES, ROOT, fixture_pair, plain, rank_files, shared_pair
+from support import FIXTURE_PAIRS, FIXTURES, ROOT, fixture_pair, plain, rank_files
 
 GOLDEN = ROOT / "tests" / "golden"
 
@@ -65,13 +65,7 @@ def made_now(name: str) -> bytes:
     return masked
 
 
-_MEASURE = {
-    "conv": "batches/conv_w8_d2__b8_t1",
-    "dlrm": "batches/dlrm_w16_d3__b4_t1",
-    "transformer": "batches/transformer_w32_d1__b16_t1",
-    "lstm": "programs/lstm_time__b4_s6_w32",
-    "loader": "programs/mlp__b8_s6_w32",
-}
+_MEASURE = {"conv": "batches/conv_w8_d2__b8_t1", "dlrm": "batches/dlrm_w16_d3__b4_t1"}
 
 
 def _measure_lines(name: str) -> list[str]:
@@ -90,22 +84,14 @@ def _measure_lines(name: str) -> list[str]:
 
 
 _RESHAPE = {
-    "conv": ("batches/conv_w8_d2__b8_t1", ("batch=32",)),
-    "dlrm": ("batches/dlrm_w16_d3__b4_t1", ("batch=16",)),
-    "transformer": ("batches/transformer_w32_d1__b16_t1", ("batch=4",)),
     "contrastive": ("programs/contrastive__b4_s6_w32", ("batch=6",)),
     "lstm": ("programs/lstm_time__b4_s6_w32", ("batch=16", "seq=6:9")),
-    "gpt": ("programs/gpt_step__b4_s6_w32", ("batch=16", "seq=12")),
-    "mlp": ("batches/mlp_w128_d2__b8_t1", ("batch=128",)),
-    "llama": ("families/llama.single1", ("batch=2",)),
-    "grouped": ("experts/grouped.single1", ("batch=4",)),
 }
 
 
 def _reshape_lines(name: str) -> list[str]:
     file, change = _RESHAPE[name]
-    folder = FIXTURES / file
-    trace = link(*rank_files(folder)[0]) if folder.is_dir() else etplus.load(f"{folder}.json.gz")
+    trace = etplus.load(FIXTURES / f"{file}.json.gz")
     lines = [*_relations(trace, shapes_of(trace))]
     for changes in (change, change[:1]):
         lines += _changed(trace, changes)
@@ -159,14 +145,9 @@ def _changed(trace: Trace, changes: Sequence[str]) -> Iterator[str]:
         yield f"{done.trace.names[done.trace.calls.name[call]]} {shapes} {unknown} {repeats}"
 
 
-_TRANSFORMER = FIXTURES / "batches" / "transformer_w32_d1__b16_t1.json.gz"
 _MLP = FIXTURES / "batches" / "mlp_w128_d2__b8_t1.json.gz"
-_BLOCK = "parallel/block.single1/rank0"
-"""In the folder of shared traces; the others are fixtures."""
 _GPU = golden_path("gpu_shaped_from_cpu")
-_RESHARD: dict[str, tuple[Path | str, Layout]] = {
-    "tp": (_TRANSFORMER, Layout(tp=2, batch=4)),
-    "sequence": (_BLOCK, Layout(tp=2, pp=2, tp_style="megatron", sequence_parallel=True)),
+_RESHARD: dict[str, tuple[Path, Layout]] = {
     "ddp": (_MLP, Layout(dp=3, bucket_mib=1)),
     "zero2": (_MLP, Layout(dp=3, zero=2, microbatches=2)),
     "fsdp": (_MLP, Layout(dp=3, zero=3)),
@@ -174,10 +155,6 @@ _RESHARD: dict[str, tuple[Path | str, Layout]] = {
     "gpu_fsdp": (_GPU, Layout(dp=2, zero=3)),
     "experts": (FIXTURES / "experts" / "loop.single1", Layout(dp=2, ep=2, batch=8, routing="recorded")),
     "grouped": (FIXTURES / "experts" / "grouped.single1", Layout(dp=2, ep=2, batch=8, routing="uniform")),
-    "llama": (FIXTURES / "families" / "llama.single1", Layout(tp=2, dp=2)),
-    "tied": (FIXTURES / "families" / "tiedgpt.single1", Layout(tp=2, tp_style="megatron")),
-    "twohead": (FIXTURES / "families" / "twohead.single1", Layout(dp=2, zero=3)),
-    "frozen": (FIXTURES / "layouts" / "frozen.single1", Layout(dp=2, zero=2)),
     "stages": (FIXTURES / "pipelines" / "gpt.pp3", Layout(pp=3, schedule="1f1b")),
 }
 
@@ -189,11 +166,10 @@ def _comm_text(trace: Trace, row: int) -> str:
 
 def _reshard_lines(name: str) -> list[str]:
     file, layout = _RESHARD[name]
-    if isinstance(file, Path) and file.is_dir():
+    if file.is_dir():
         job = reshard([link(*pair) for pair in rank_files(file)], layout)
     else:
-        trace = link(*shared_pair(file)) if isinstance(file, str) else etplus.load(file)
-        job = reshard(trace, layout, recorded=Layout())
+        job = reshard(etplus.load(file), layout, recorded=Layout())
     model = job.derivation.model
     lines = [*_model_lines(model), f"plan {json.dumps(job.plan)}", f"report {json.dumps(job.to_dict())}"]
     lines += [f"matched {job.matched()}", *re.sub(r"[^-\d\n]+", " ", explain(job.derivation)).split("\n")]
