@@ -23,7 +23,7 @@ from etplus.trace.errors import EtplusError
 from etplus.trace.link_report import Identity
 from etplus.trace.trace import Trace
 from golden_analysis import digest, flat
-from golden_reading import DISORDER, SMALL, columns, plain_text
+from golden_reading import SMALL, columns, plain_text
 from kineto_layouts import LAYOUTS, made_job
 from made_host_jobs import HOST_JOBS
 from made_traces import event, kernel, launch, op
@@ -32,6 +32,10 @@ from random_pair import random_pair
 from repeated_steps import Work, layer, recorded, training
 from support import FIXTURES, Document, et_document, kineto_document, plain
 
+DISORDER = (
+    "drop_records", "shuffle", "repeat_records", "swap_names", "repeated_ids", "repeated_seq_ids", "repeated_rf_ids",
+    "no_ids", "ring", "lost_callers", "threads", "durations", "times", "repeated_numbers", "categories",
+)  # fmt: skip
 CASES = ("recorded", "options", "jobs", "graphs", "repeated", "disordered", "random", "matched")
 _PAIRS = (
     *(f"compiled/{name}" for name in ("breaks", "twice", "other", "infer", "externs_only")), "pairs/two_threads",

@@ -1,7 +1,6 @@
 """Lines that say what files are read as, for the golden files (see goldens.py)."""
 
 import gzip
-import random
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,17 +20,15 @@ from etplus.schemas.communications import communication_columns, find_communicat
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.kineto.event_args import launch_sizes
 from etplus.schemas.kineto.event_form import arguments, category, header, kineto_threads_of, other_events
-from etplus.schemas.redaction import redact
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from golden_analysis import digest, flat
 from kineto_layouts import LAYOUTS, MERGES, in_pairs, made_job, rank_document
 from made_host_jobs import HOST_JOBS
 from made_traces import event, frame, gpu, kernel, kineto_of, launch, memory_event, op, program
-from mutations import ARRAY, MUTATIONS, Kind
 from nsys_files import et_of, small_export
 from pftraces import NS, Maker, graph_launch
-from support import FIXTURES, fixture_pair, plain
+from support import fixture_pair, plain
 
 PAIR, SMALL = fixture_pair("pairs/gpu_shaped_from_cpu"), fixture_pair("pairs/one_of_n")
 WRITTEN = ("pair.etplus.json", "pair.et", "pair.parquet", "pair.perfetto.json")
@@ -43,28 +40,18 @@ DAMAGED: dict[str, Callable[[bytes], bytes]] = {
     "two gzip members": lambda text: gzip.compress(text[:5000], mtime=0) + gzip.compress(text[5000:], mtime=0),
     "no colons": lambda text: text.replace(b'"name": "aten::', b'"name" : "aten\\u003a:'),
 }  # fmt: skip
-RECORDED = ("compiled/breaks", "gpu/graphs.capture", "gpu/graphs", "findings/item/before", "pairs/two_threads")
-DISORDER = (
-    "drop_records", "shuffle", "repeat_records", "swap_names", "repeated_ids", "repeated_seq_ids", "repeated_rf_ids",
-    "no_ids", "ring", "lost_callers", "threads", "durations", "times", "repeated_numbers", "categories",
-)  # fmt: skip
-CASES = ("recorded", "written", "damaged", "sets", "nsys", "layouts", "made", "mutated", "redacted")
+CASES = ("written", "damaged", "sets", "nsys", "layouts", "made")
 
 
 def reading_lines(name: str) -> list[str]:
     """Every column and record of each file of a case."""
     with tempfile.TemporaryDirectory() as folder:
-        read, sources = _written if name == "mutated" else _read, _sources(name, Path(folder))
-        return [line.replace(folder, "") for file, source in sources for line in read(file, source)]
+        sources = _sources(name, Path(folder))
+        return [line.replace(folder, "") for file, source in sources for line in _read(file, source)]
 
 
 def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
     match name:
-        case "recorded":
-            for stem in RECORDED:
-                pair = FIXTURES / f"{stem}.et.json.gz", FIXTURES / f"{stem}.kineto.json.gz"
-                yield from ((path.name, path) for path in pair)
-                yield stem, pair
         case "written":
             trace = etplus.link(*PAIR)
             for file in WRITTEN:
@@ -75,12 +62,6 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
             for way, change in DAMAGED.items():
                 yield f"Kineto, {way}", change(kineto)
                 yield f"pair, {way}", (change(et), change(kineto))
-        case "mutated":
-            texts = {kind: _beginning(kind, plain(path)) for kind, path in zip(ARRAY, SMALL, strict=True)}
-            for kind, text in texts.items():
-                for way in sorted(MUTATIONS[kind].keys() - {"long_names", *DISORDER}):
-                    data = MUTATIONS[kind][way](way, text, kind, random.Random(way)).data
-                    yield f"{kind}, {way}", tuple((texts | {kind: data}).values())
         case "layouts":
             yield from ((layout, made()) for layout, made in LAYOUTS.items())
             for way, merge in MERGES.items():
@@ -125,13 +106,6 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
             yield from ((f"host {label}", job.texts()[1]) for label, job in HOST_JOBS.items())
             yield "memory", kineto_of([op("aten::mm", 0, 10), memory_event(3, 64, 4096, 64), memory_event(20, 8, 1, 1)])
             yield "program", kineto_of(program({7: ("aten::mm", 30), 9: ("aten::relu", 5)}))
-        case "redacted":
-            for source in (*SMALL, FIXTURES / "compiled/breaks.kineto.json.gz"):
-                for names in (False, True):
-                    changed = redact(source, copy := folder / "redacted.json", names=names)
-                    yield f"{source.name} {names} {changed}", (copy, SMALL[1]) if source == SMALL[0] else copy
-            many = [op(f"op{at % 9}", at, 1, args={"External id": at + 1, "own": at}) for at in range(5000)]
-            yield f"many {redact(orjson.dumps(many), copy)}", copy
         case "sets":
             for label, ranks in SETS.items():
                 (folder / label).mkdir()
@@ -141,11 +115,6 @@ def _sources(name: str, folder: Path) -> Iterator[tuple[str, Any]]:
             export = small_export(folder / "export.sqlite")
             yield from (("export", export), ("bytes", export.read_bytes()), ("no file", folder / "none.sqlite"))
             yield "pair", (et_of(export, 7), export)
-
-
-def _beginning(kind: Kind, text: bytes) -> bytes:
-    document = orjson.loads(text)
-    return orjson.dumps(document | {ARRAY[kind]: document[ARRAY[kind]][:40]})
 
 
 _REASON = "no launcher in the trace"
@@ -262,13 +231,6 @@ SETS = {
     "data parallel": data_parallel(2, layers=2, steps=1), "pipeline": pipeline(2), "symbolic": symbolic(2),
     "all": [_nodes()], "timed": [_timed(_nodes())],
 }  # fmt: skip
-
-
-def _written(label: str, source: Any) -> list[str]:
-    try:
-        return [f"{label} {digest(plain_text(etplus.link(*source)))}"]
-    except EtplusError as error:
-        return [f"{label}: {type(error).__name__}"]
 
 
 def _read(label: str, source: Any) -> list[str]:

@@ -7,7 +7,7 @@ node_records, nsys_reader, old_layouts, parquet_reader, parquet_writer, read_et,
 read_perfetto, record_store, row_reading, schemas.chakra.attributes, schemas.chakra.encode, schemas.chakra.stream,
 schemas.communications, schemas.etplus.sections, schemas.execution_trace.arguments, schemas.execution_trace.tensors,
 schemas.kineto.corrections, schemas.kineto.processes, schemas.nsys.database, schemas.nsys.ranges,
-schemas.perfetto.packets, schemas.redaction, schemas.text.files, schemas.text.records, schemas.text.recover,
+schemas.perfetto.packets, schemas.text.files, schemas.text.records, schemas.text.recover,
 schemas.text.repair, schemas.text.sniff, schemas.text.storage, schemas.text.text, stored_folder, stored_tables,
 wire_format, write_etplus.
 """
