@@ -113,6 +113,14 @@ def test_expert_work_is_found_from_the_calls_inside(tokens: int, seed: int) -> N
     check(expert_work("vllm::moe_forward", call, gated, ["fused_moe_kernel"]), case, seed, 1)
 
 
+def test_a_kernel_of_one_product_has_the_flops_of_that_product() -> None:
+    name = "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel"
+    up = expert_work(name, signature((7, 64), (5, 192, 64), None, (7, 2, 192)))
+    down = expert_work(name, signature((14, 96), (5, 64, 96), None, (7, 2, 64)))
+    assert up is not None and up.flops == 2 * 14 * 192 * 64
+    assert down is not None and down.flops == 2 * 14 * 96 * 64
+
+
 def test_experts_of_other_ranks_leave_the_work_unknown() -> None:
     shapes = (6, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2), (16,)
     for dtype in ("int32", "uint8", ""):

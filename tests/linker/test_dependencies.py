@@ -236,6 +236,17 @@ def test_without_a_collective_or_its_call_nobody_reads(lost: str) -> None:
     assert module._add_host_comm(join, _Edges()) == set()
 
 
+def test_a_reader_that_starts_over_a_microsecond_early_gets_no_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("cpu_op", "gloo", 10_000, 20_000, 0), ("cpu_op", "r", 19_000, 30_000, 1),
+            ("cpu_op", "s", 18_999, 30_000, 2), ("cpu_op", "t", 10_000, 10_000, 3)]  # fmt: skip
+    join = a_join(rows, calls=[(k, -1) for k in range(4)], nodes=[(k + 1, -1) for k in range(4)],
+                  et_names=["root", *"grst"], node_of_call=[0, 1, 2, 3])  # fmt: skip
+    readers = np.array([0, 0, 3]), np.array([1, 2, 0])
+    monkeypatch.setattr(module, "find_host_readers", lambda linked: readers)
+    edges = _Edges()
+    assert module._add_host_comm(join, edges) == {(1, 2)} and edges.contradicted == {"data": 2}
+
+
 @pytest.mark.parametrize(
     ("edges", "fine"),
     [

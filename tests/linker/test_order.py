@@ -153,6 +153,8 @@ def test_of_two_equal_threads_neither_link_is_certain() -> None:
     nodes, calls = nodes_of([STEP, A, B], [STEP, A, B]), calls_of([STEP, A, B], [STEP, A, B])
     found = match_shift(nodes, calls, STEPS, "first")
     assert links(found) == [(k, UNVERIFIED) for k in range(6)]
+    places = [thread["equal_places"] for thread in found.facts["threads"]]
+    assert places == [3, 3], "the chosen place, the other one, and the other thread in the chosen one"
 
 
 def test_what_is_left_is_paired_by_name_and_order() -> None:

@@ -7,6 +7,7 @@ import orjson
 import pytest
 from etplus.linker import link
 from etplus.schemas.kineto.corrections import whole_us
+from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.trace import Trace
 from support import SHARED, assert_valid, kineto_document
@@ -48,8 +49,32 @@ def test_names_parents_and_edges_are_those_of_kineto(both: tuple[Trace, Trace]) 
     assert np.abs(kineto.nodes.ts - cuspy.nodes.ts).max() <= 1, "it computed with doubles of µs"
 
 
+@pytest.mark.parametrize(
+    ("category", "args", "expected"),
+    [("gpu_memcpy", {"copy kind": "PtoP", "src kind": "device", "dst kind": "array"}, "Memcpy PtoP (Device -> Array)"),
+     ("gpu_memcpy", {"copy kind": "HtoD", "src kind": 2, "dst kind": 99}, "Memcpy HtoD (Pinned -> Unknown)"),
+     ("gpu_memcpy", {"copy kind": 9}, "Memcpy"), ("gpu_memset", {"memory kind": 3}, "Memset (Device)")],
+)  # fmt: skip
+def test_copies_are_named_as_kineto_names_them(category: str, args: dict[str, Any], expected: str) -> None:
+    event = {"ph": "X", "cat": category, "name": expected.split()[0], "ts": 1, "dur": 1, "args": args}
+    events = read_kineto(orjson.dumps(kineto_document([event]))).events
+    assert [events.names[code] for code in events.name] == [expected]
+
+
 def test_times_since_the_epoch_are_rounded_to_whole_us() -> None:
     assert whole_us(np.array([499, 500, 1499, 1500])).tolist() == [0, 1000, 1000, 2000]
+
+
+def test_missing_correlations_and_devices_are_taken_from_flows_and_threads() -> None:
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 1}
+    events = [
+        {**call, "args": {"External id": 5}}, {**call, "ts": 6, "args": {"External id": 6}},
+        {**call, "cat": "kernel", "ts": 9, "pid": 1, "tid": 7, "args": {"External id": 5, "stream": 0}},
+        {"ph": "s", "cat": "ac2g", "id": 5, "ts": 5}, {"ph": "s", "cat": "fwdbwd", "id": 6, "ts": 6},
+    ]  # fmt: skip
+    found = read_kineto(orjson.dumps(kineto_document(events))).events
+    assert found.correlation.tolist() == [5, -1, 5]
+    assert (found.device.tolist(), found.stream.tolist()) == ([-1, -1, 1], [-1, -1, 0])
 
 
 def test_work_of_a_graph_is_on_the_stream_where_it_ran() -> None:

@@ -178,3 +178,13 @@ def test_parents_come_before_children_even_if_their_ids_are_larger(tmp_path: Pat
 )  # fmt: skip
 def test_a_renumbered_node_keeps_its_old_id_and_maps_its_references(node: Document, expected: Document) -> None:
     assert orjson.loads(renumbered_node(orjson.dumps(node), {4: 40, 5: 50})) == expected
+
+
+def test_memory_events_are_written_below_their_operator() -> None:
+    numbers = {"Bytes": -64, "Addr": 5, "Total Allocated": 6, "Total Reserved": 7, "Device Type": 1, "Device Id": 0}
+    kineto = one_kernel()
+    kineto["traceEvents"].append({**kineto["traceEvents"][0], "ph": "i", "name": "[memory]", "ts": 3, "args": numbers})
+    et = et_document([{"id": 3, "name": "aten::mm", "rf_id": 1}])
+    document = link(orjson.dumps(et), orjson.dumps(kineto)).to_dict()
+    assert_valid(document)
+    assert document["memory"] == [[3.0, -64, 5, 6, 7, 1, 0, 3, 3]]

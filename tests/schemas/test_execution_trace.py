@@ -1,6 +1,7 @@
 """Execution Traces of every schema version: columns as a plain JSON reader sees them, node texts untouched."""
 
 import json
+from typing import Any
 
 import numpy as np
 import orjson
@@ -54,10 +55,33 @@ def test_an_unknown_layout_is_an_error_that_names_it(version: str | int | None) 
         read_execution_trace(json.dumps(document).encode())
 
 
+def test_attributes_are_read_in_any_order_and_may_be_missing() -> None:
+    nodes = [{"id": 3, "name": "a", "rf_id": 5, "seq_id": 6, "tid": 2}, {"id": 4, "name": "b", "rf_id": 7, "scope": 7}]
+    document = et_document(nodes)
+    document["nodes"][2]["attrs"].reverse()
+    document["nodes"][3]["attrs"] = document["nodes"][3]["attrs"][:1]
+    et = check(document, json.dumps(document).encode())
+    assert et.rf_id.tolist()[2:] == [5, 7] and et.seq_id.tolist()[2:] == [6, -1]
+
+
 @pytest.mark.parametrize("pid", [None, "7", -3, 2**63, 1.5, True])
 def test_a_pid_of_another_type_or_size_counts_as_missing(pid: float | str | None) -> None:
     document = et_document([{"id": 3, "name": "a"}], pid=pid)
     assert read_execution_trace(json.dumps(document).encode()).pid == -1
+
+
+@pytest.mark.parametrize(
+    ("changes", "recorded"),
+    [
+        ({}, (0, 2.5)), ({"time": "1970-01-01 00:00:01"}, (1, 2.5)), ({"time": "1969-12-31 23:00:00"}, (-1, 2.5)),
+        ({"finish_ts": 999}, (0, 0.0)), ({"finish_ts": 1001}, (0, 0.001)), ({"time": "today"}, (-1, 0.0)),
+        ({"start_ts": 1.5}, (-1, 0.0)), ({"finish_ts": None}, (-1, 0.0)),
+    ],
+)  # fmt: skip
+def test_start_and_duration_are_read_from_the_header(changes: dict[str, Any], recorded: tuple[int, float]) -> None:
+    times = {"time": "1970-01-01 00:00:00", "start_ts": 1000, "finish_ts": 3500, **changes}
+    et = read_execution_trace(json.dumps(et_document([{"id": 3, "name": "a"}]) | times).encode())
+    assert (et.started_s, et.duration_s) == recorded
 
 
 def test_numbers_of_another_type_or_size_count_as_missing() -> None:

@@ -10,6 +10,14 @@ from etplus.schemas.inductor.graph_annotations import annotated_args, stacks_in
 from etplus.trace.errors import TraceFormatError
 
 
+def test_kernels_are_sorted_by_handle_and_left_out_without_one() -> None:
+    region = "('Torch-Compiled Region: 0/0', False)"
+    text = {region: {"a:2": ['File "x.py", line 1, in f'], "b:1": None, "extern_kernels_mm_0": [], "c:x": []}}
+    (graph,) = read_compile_files([json.dumps(text).encode()]).graphs
+    found = [(kernel.name, kernel.handle, kernel.stacks) for kernel in graph.kernels]
+    assert found == [("b", 1, ()), ("a", 2, (("x.py(1): f",),))]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [(b"{\"('Torch'", "is not kernel information from Inductor"), (b'{"12": 5, "x": 1}', "the key is not an id"),
@@ -51,6 +59,15 @@ def test_a_single_trace_in_a_folder_has_all_that_is_there(tmp_path: Path) -> Non
     (tmp_path / "provenance" / "model__0_forward_1.0.json").write_bytes(b"{}")
     found = find_compile_files(tmp_path / "host_1.123.pt.trace.json")
     assert [Path(file).name for file in found] == ["kernel_information.json.gz", "model__0_forward_1.0.json"]
+
+
+def test_the_innermost_module_of_each_graph_node_is_read() -> None:
+    stack = 'File "net.py", line 3, in forward\n    y = f(x)\n'
+    given = {str(4 << 32 | 3): [{"name": "outer", "module_fqn": "layers.0"}, {"name": "inner"}], "7": "region",
+             "8": {"stack": stack}, "9": 5, "10": [{"module_fqn": "a"}, {"module_fqn": "b"}]}  # fmt: skip
+    found = read_compile_files([json.dumps(given).encode()]).annotations
+    assert {node: of.module for node, of in found.items()} == {4 << 32 | 3: "layers.0", 7: "", 8: "", 9: "", 10: "b"}
+    assert found[8].stacks == (("net.py(3): forward",),)
 
 
 def test_stacks_of_annotations_are_read_from_texts_and_lists() -> None:

@@ -75,6 +75,24 @@ def test_both_decoders_keep_the_same_events_flows_and_memory(plain: bool, module
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "event",
+    [{"ph": "X", "ts": 2**53 / 1000}, {"ph": "X", "args": {"stream": "7"}}, {"ph": "Q"}, {"ph": "X", "args": None},
+     {"ph": "i", "name": "[memory]", "args": 7}],
+)  # fmt: skip
+def test_a_part_that_the_fast_decoder_refuses_adds_nothing(event: dict[str, Any]) -> None:
+    columns = EventColumns()
+    assert not decode_plain(json.dumps([EVENTS[1], event]).encode(), columns, modules=True)
+    assert tables(columns) == tables(EventColumns())
+
+
+def test_times_since_the_epoch_keep_their_decimals() -> None:
+    text, columns = b'[{"ph": "X", "ts": 1695835585783692.25, "dur": 0.125}]', EventColumns()
+    decode_any(text, columns, modules=False)
+    found = tables(columns)["events"]
+    assert (found["ts"], found["dur"]) == ([1695835585783692250], [125])
+
+
 BROKEN = [
     ({"ph": "X", "ts": 2**62}, "a time of over 146 years"), ({"ph": "s", "ts": -(2**62)}, "a time of over 146 years"),
     ({"ph": "X", "dur": 2.0**44}, "which is over 104 days"), ({"ph": "X", "args": [1]}, "`args` that are not an"),
@@ -91,3 +109,14 @@ def test_a_broken_event_is_left_out_and_described(event: dict[str, Any], problem
     assert len(wrong) == 2 and problem in str(wrong[0])
     with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)):
         read_events([(10, 20, text)], modules=False)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{"ph": "X", "cat": "python_function", "ts": -1}, {"ph": "f", "cat": "ac2g", "id": 1, "ts": 2**62},
+     {"ph": "X", "ts": -0.0001}, {"ph": "i", "name": "x", "ts": -1}, {"ph": "X", "args": None}],
+)  # fmt: skip
+def test_odd_values_that_nothing_reads_do_not_make_an_event_broken(event: dict[str, Any]) -> None:
+    text, wrong = json.dumps([EVENTS[1], event, {"ph": "X", "ts": -5}]).encode(), list[Exception]()
+    read_events([(0, 1, text)], modules=True, invalid=wrong.append)
+    assert [str(one) for one in wrong] == ["a negative time stamp"], "of the last event alone"

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from etplus.analysis.summary import analyze
 from etplus.converters.open import load
+from etplus.schemas.kineto.old_layouts import modern_events
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.trace import Trace
 from kineto_layouts import LAYOUTS, in_2021, in_pairs, made_job, rank_one, without_correlation
@@ -57,6 +58,14 @@ def test_begins_and_ends_are_paired_by_name_and_the_others_counted() -> None:
     assert trace.account.dropped == {"begin (B) without its end": 1, "end (E) without its begin": 1}
 
 
+def test_events_that_a_file_holds_twice_count_once() -> None:
+    events = made_job()
+    again = [one | {"args": {**one["args"], "Ev Idx": 900 + k}} for k, one in enumerate(events) if one["ph"] == "X"]
+    trace, once = (load(orjson.dumps(kineto_document(given))) for given in ([*events, *again[::-1]], events))
+    assert told(trace)[:-1] == told(once)[:-1]
+    assert trace.damage == ("<bytes>: 26 of 65 events were left out: 26 × duplicate event",)
+
+
 def test_only_events_equal_in_all_ids_count_as_duplicates() -> None:
     call_ = {"ph": "X", "cat": "cpu_op", "name": "aten::mul", "ts": 5, "dur": 1}
     node = {"ph": "X", "cat": "kernel", "name": "k", "ts": 9, "dur": 1}
@@ -90,3 +99,21 @@ def test_a_file_in_which_nothing_is_known_is_an_error_that_says_what_it_has(tmp_
     run = call("analyze", "--full", path)
     assert run.returncode == 2 and run.stderr.count(b"\n") == 1
     assert b"only 7 \xc3\x97 phase b, 1 \xc3\x97 category 'task'; give the trace" in run.stderr
+
+
+def test_events_with_odd_fields_are_left_unchanged() -> None:
+    texts = [b"7", b'{"ph": "B", "name": [], "ts": 1}', b'{"ph": "X", "cat": [1], "pid": "Ascend Hardware"}',
+             b'{"ph": "B", "ts": [], "args": 4}', b'{"ph": "E", "ts": null}', b'{"ph":"M","args":[1]}']  # fmt: skip
+    assert [orjson.loads(text) for text in modern_events(texts)[0]] == [orjson.loads(text) for text in texts]
+
+
+def test_ascend_tasks_keep_their_arguments_and_get_a_category() -> None:
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 5, "args": {"name": "Ascend Hardware"}},
+        {"ph": "X", "name": "a", "pid": 5, "ts": "1.5", "dur": 2, "args": {"Task Type": "MEMCPY_ASYNC", "x": 1}},
+        {"ph": "X", "name": "b", "pid": 5, "tid": 1, "ts": 4, "dur": 2, "args": {"Task Type": "AI_CORE"}},
+    ]  # fmt: skip
+    _, copy, kernel = map(orjson.loads, modern_events(list(map(orjson.dumps, events)))[0])
+    assert (copy["cat"], copy["ts"]) == ("gpu_memcpy", 1.5)
+    assert copy["args"] == {"Task Type": "MEMCPY_ASYNC", "x": 1, "device": 0}
+    assert (kernel["cat"], kernel["args"]) == ("kernel", {"Task Type": "AI_CORE", "device": 0})

@@ -136,3 +136,11 @@ def test_a_folder_of_ets_and_a_merged_trace_is_linked_process_by_process(tmp_pat
     traces = [etplus.load(tmp_path / "out" / f"rank_{rank}.etplus.json.gz") for rank in range(2)]
     assert [set(trace.gpu.device.tolist()) for trace in traces] == [{0}, {1}]
     assert [len(trace.kernels) for trace in traces] == [6, 6]
+
+
+def test_a_merged_file_is_skipped_beside_files_of_its_ranks(merged: Path) -> None:
+    for rank in range(2):
+        (merged.parent / f"rank{rank}.json").write_bytes(orjson.dumps(rank_document(rank)))
+    done = call("analyze", merged.parent, "--json")
+    assert [trace["rank"] for trace in orjson.loads(done.stdout)["traces"]] == [0, 1]
+    assert b"merged.json: skipped; its 2 ranks have their own files" in done.stderr

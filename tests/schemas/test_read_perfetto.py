@@ -15,6 +15,7 @@ from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.schemas.perfetto.packets import protos
 from etplus.schemas.perfetto.read_perfetto import ends_of_slices
 from etplus.schemas.text.sniff import is_pftrace
+from etplus.trace.conventions import MAX_DURATION_NS
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from hypothesis import given
@@ -159,6 +160,19 @@ def test_a_missing_perfetto_package_is_reported_with_the_remedy(monkeypatch: pyt
     with pytest.raises(UsageError, match=r"pip install 'etplus\[perfetto\]'"):
         read_kineto(graph_launch().data())
     protos.cache_clear()
+
+
+def test_events_of_over_104_days_are_left_out_and_counted() -> None:
+    made, longest = Maker(), MAX_DURATION_NS - 1
+    made.thread(1, 100, 101)
+    for number, dur in ((1, longest), (2, MAX_DURATION_NS)):
+        made.begin(NS, number, "cpu_op", f"op{number}", **{"External id": number})
+        made.end(NS + dur, number)
+        made.work(NS, dur, "Kernel", f"k{number}", id=number, stream_id="7")
+    trace = read_kineto(made.data())
+    events = trace.events
+    found = {events.names[name]: dur for name, dur in zip(events.name.tolist(), events.dur.tolist(), strict=True)}
+    assert found == {"op1": longest, "k1": longest} and [loss.count for loss in trace.losses] == [2]
 
 
 @pytest.mark.parametrize(("durations", "count"), [([0], 0), ([1], 1), ([0, 1, 5], 2)])

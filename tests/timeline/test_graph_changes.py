@@ -37,6 +37,11 @@ def test_a_call_that_waits_no_more_lets_the_host_go_on(text: str) -> None:
     assert result.makespan_ns == ends(result)["relu"] * 1000
 
 
+def test_an_operator_without_waits_is_not_changed_by_removing_them() -> None:
+    graph = waiting().graph()
+    assert np.array_equal(after(graph, "no wait aten::mm").time, after(graph).time)
+
+
 def launch_bound(steps: int = 2, count: int = 5) -> Timeline:
     """Steps of 1 ms, in each of which an op a 100 µs launches a kernel of 10 µs; the step ends with a wait."""
     trace = Timeline()
@@ -61,6 +66,25 @@ def test_work_that_is_launched_at_once_follows_by_its_stream() -> None:
     assert np.count_nonzero(edges.kind == LAUNCH) == 2
     start = starts(after(graph, "step=1 no launch gaps"))
     assert start["kernel04"] == 430 and start["kernel14"] - start["kernel10"] == 40
+
+
+def test_neighboring_kernels_of_a_stream_are_fused_into_one() -> None:
+    graph = launch_bound(1).graph()
+    base, result = after(graph), after(graph, "fuse kernel:~kernel0*0.5")
+    rows = [row for row in range(len(graph.start)) if graph.start[row] >= 0 and graph.name_of(row).startswith("kernel")]
+    assert (result.end - result.start)[rows].sum() == 25_000
+    assert base.makespan_ns - result.makespan_ns == 4 * 60_000
+    assert after(graph, "fuse kernel:~kernel01*0.5").makespan_ns == base.makespan_ns, "without a neighbor"
+
+
+def test_fusing_removes_a_launch_but_no_other_kernel() -> None:
+    trace = Timeline()
+    trace.op("aten::both", 0, 100)
+    for number, name in enumerate(("add_a", "add_b", "gemm")):
+        trace.launch(name, 10 + 30 * number, 5, 20 + 30 * number, 10)
+    result = after(trace.graph(), "fuse kernel:~add")
+    assert ends(result)["aten::both"] == 95  # one launch call of 5 µs less
+    assert ends(result)["add_b"] - starts(result)["add_a"] == 20
 
 
 def test_overlapped_work_holds_nothing_back() -> None:

@@ -51,3 +51,9 @@ def test_a_cycle_is_found_where_there_is_one(edges: Edges) -> None:
     assert len(set(cycle)) == len(cycle)
     for before, node in zip([*cycle[-1:], *cycle[:-1]], cycle, strict=True):
         assert (before, node) in edges, "each waits for the one before it, the first for the last"
+
+
+def test_nodes_that_wait_for_a_cycle_are_not_in_the_cycle() -> None:
+    source, target = columns([(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)])
+    order = issue_order(5, source, target)
+    assert order.tolist() == [0] and sorted(find_cycle(5, source, target, order)) == [1, 2, 3]

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from etplus.timeline.constants import Constants
+from etplus.timeline.constants import Constants, fit_constants
 from etplus.timeline.graph_changes import remove, scale, set_latency, without_queue
+from etplus.timeline.graph_replay import replay
 from etplus.timeline.meant_rows import select
 from etplus.timeline.replay_graph import (
     COMM,
@@ -24,7 +25,7 @@ from etplus.timeline.replay_graph import (
 from etplus.timeline.whatif import WhatIf, apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
 from etplus.trace.intervals import Span
-from made_traces import Timeline, after
+from made_traces import Timeline, after, starts
 
 
 def program() -> Timeline:
@@ -74,6 +75,19 @@ def test_malformed_what_if_texts_are_refused(text: str) -> None:
 def test_a_change_of_nothing_is_an_error(text: str, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         after(program().graph(), text)
+
+
+def test_changes_are_applied_one_after_another() -> None:
+    graph = program().graph()
+    constants = fit_constants(graph)
+    both = apply_what_ifs(graph, [parse_what_if("cpu*2"), parse_what_if("cpu*0.5")], constants)
+    assert np.array_equal(replay(both, constants).time, replay(graph, constants).time)
+
+
+def test_a_removed_operator_and_its_kernels_take_no_time() -> None:
+    result = after(program().graph(), "remove op:aten::mm")
+    assert starts(result)["aten::other"] == 60
+    assert not np.any((result.end - result.start)[result.graph.trace.nodes.kind == 1])
 
 
 def by_hand() -> ReplayGraph:
