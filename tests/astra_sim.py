@@ -50,12 +50,17 @@ class SetRun(NamedTuple):
         return max(rank.last_end_ns for rank in self.ranks)
 
 
+def need_runner() -> None:
+    """Skip the test where ASTRA-sim is not at hand."""
+    if not os.access(RUNNER, os.X_OK):
+        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+
+
 def run_astra(
     prefix: Path, ranks: int, gbps: float = 25.0, latency_ns: float = 5000.0, *, timeout_s: int = 60, **more: str
 ) -> SetRun:
     """Run a set on links of so many GB/s (10^9 bytes a second); `more` are environment variables of the runner."""
-    if not os.access(RUNNER, os.X_OK):
-        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    need_runner()
     words = [str(RUNNER), str(prefix), str(ranks), str(gbps * 1e9 / _BYTES_OF_A_GB), str(latency_ns)]
     environment = {**os.environ, "T": str(timeout_s), "EP": "1", **more}
     done = subprocess.run(words, capture_output=True, check=False, text=True, env=environment)
@@ -76,8 +81,7 @@ def run_config(prefix: Path) -> list[int]:
 
 def config_runs(prefix: Path, ranks: int) -> bool:
     """Whether that script runs so many ranks to their last nodes."""
-    if not os.access(RUNNER, os.X_OK):
-        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    need_runner()
     run, rows = _by_script(prefix)
     return run.returncode == 0 and len(rows) == ranks and all(nodes == done for nodes, done, _ in rows)
 

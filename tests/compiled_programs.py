@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from support import FIXTURES, SHARED, read_json
 
-PROGRAMS = ("breaks", "twice", "other", "infer", "externs_only")
 SHARED_PROGRAMS = ("mlp", "convnet")
 
 

@@ -13,11 +13,6 @@ from etplus.trace.trace import Trace
 from support import Document, linked
 
 DLRM = tuple(f"gpu-pairs/dlrm.rank{rank}" for rank in range(4))
-PAIRS = (
-    "demo/train_cpu", "pairs/gpu_shaped_from_cpu", "pairs/two_threads", "gpu-pairs/resnet103", "gpu-pairs/linear",
-    "gpu-pairs/simple_add", *DLRM, "cpu-pairs/ddp_same.rank0", "cpu-pairs/weird_names",
-)  # fmt: skip
-"""Pairs of `fixtures/` and, where they are at hand, of shared/traces."""
 
 
 @cache
@@ -80,10 +75,11 @@ def etplus(
     return read_etplus(json.dumps(root).encode())
 
 
-def write_alone(document: Trace, folder: Path) -> None:
+def write_alone(document: Trace, folder: Path, **options: Any) -> Any:
     """One rank for a simulator as `t.0.et`, which `convert` refuses without the others."""
     rank = document.rank or 0
-    write_astra_sim(document, folder / "t.0.et", for_simulator(agree([survey(document, rank)])).ranks[rank])
+    comms = for_simulator(agree([survey(document, rank)])).ranks[rank]
+    return write_astra_sim(document, folder / "t.0.et", comms, **options)
 
 
 def step_by_hand() -> Trace:

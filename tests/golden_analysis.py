@@ -81,20 +81,20 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
         et, kineto = map(plain, fixture_pair("pairs/gpu_shaped_from_cpu"))
         return [link(et if name == "pair" else None, kineto)]
     if name == "slow_rank":
-        return _linked(MadeJob(ddp, 3, skew_ns=50_000, of=Rank if after else slow_rank(2)))
+        return MadeJob(ddp, 3, skew_ns=50_000, of=Rank if after else slow_rank(2)).traces(waits=True)
     if name in JOB_PAIRS:
-        return _linked(JOB_PAIRS[name][after])
+        return JOB_PAIRS[name][after].traces(waits=True)
     if name in JOBS:
-        return _linked(JOBS[name])
+        return JOBS[name].traces(waits=True)
     if name in RANDOM_JOBS:
         texts = RANDOM_JOBS[f"job {(int(name[4:]) + 3 * after) % 6}"].texts(
             waits=True, network=Network(bandwidth=20, latency=8_000)
         )
         return [_shuffled(link(*pair), name) for pair in texts]
     if name in RANDOM_HOST_JOBS:
-        return [link(*texts) for texts in RANDOM_HOST_JOBS[name].texts(network=Network(bandwidth=1, latency=1000))]
+        return RANDOM_HOST_JOBS[name].traces(network=Network(bandwidth=1, latency=1000))
     if name.startswith("host "):
-        return [link(*texts) for texts in HOST_JOBS[name[5:]].texts()]
+        return HOST_JOBS[name[5:]].traces()
     if name in PROGRAMS:
         return [_shuffled(trace, name) for trace in random_programs(int(name[8:]), after=after)]
     if name in RANDOM:
@@ -103,7 +103,7 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
         return [_shuffled(etplus.load(_served(int(name[7:]) + 3 * after)), name)]
     if name == "serving":
         batches = [PREFILL, DECODE, DECODE, Batch(prefill=[(32, 32)], decode=[(1, 66), (1, 82)]), PREFILL, DECODE]
-        return [etplus.load(orjson.dumps(serve(batches[after:]).document()))]
+        return [serve(batches[after:]).trace()]
     if name in GPU_PAIRS:
         return [played(GPU_PAIRS[name], after=after).trace()]
     stem = "gpu/tf32" if name == "tf32" else f"findings/{name}/{'after' if after else 'before'}"
@@ -137,10 +137,6 @@ def _shuffled(trace: Trace, name: str) -> Trace:
     document = orjson.loads(b"".join(trace.chunks()))
     Random(name).shuffle(document["nodes"])
     return etplus.load(orjson.dumps(document))
-
-
-def _linked(job: MadeJob) -> list[Trace]:
-    return [link(*texts) for texts in job.texts(waits=True)]
 
 
 @cache

@@ -26,6 +26,20 @@ def find_findings(case: Case) -> Findings:
     return found
 
 
+def findings_of(*traces: Trace) -> Findings:
+    return find_findings(Case([*traces]))
+
+
+def only(findings: Findings, name: str) -> Any:
+    """The one finding of a name."""
+    (finding,) = [finding for finding in findings if finding.id == name]
+    return finding
+
+
+def ids(findings: Findings) -> set[str]:
+    return {finding.id for finding in findings}
+
+
 def diff(a: Trace, b: Trace) -> TraceChanges:
     """What differs between two traces, compared likewise."""
     found = etplus.diff(a, b)

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import orjson
+from etplus.linker import link
+from etplus.trace.trace import Trace
 from made_traces import event
 from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, MESSAGE, REDUCE_SCATTER, Network
 from support import Document, et_document, kineto_document, recorded_with
@@ -322,6 +324,10 @@ class Job:
             et = et_document([*threads, *rank.nodes], **recorded_with(kineto))
             texts.append((orjson.dumps(et), orjson.dumps(kineto)))
         return texts
+
+    def traces(self, **options: Any) -> list[Trace]:
+        """The ranks, linked; see `texts`."""
+        return [link(*texts) for texts in self.texts(**options)]
 
     def write(self, folder: Path, *, waits: bool = False, network: Network = RECORDED) -> list[tuple[Path, Path]]:
         """Write `rank<N>.et.json` and `rank<N>.kineto.json`, see `texts`; returns their paths."""

@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 import orjson
+from etplus.converters.open import load
 from etplus.linker import link
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph
@@ -32,30 +33,38 @@ def event(cat: str, name: str, ts: float, dur: float, args: Document | None = No
 
 def op(
     name: str, ts: float, dur: float, inputs: Sequence[tuple[list[Any], str]] = (), args: Document | None = None,
-    **more: Any,
+    rf_id: int = 0, **more: Any,
 ) -> Document:  # fmt: skip
-    """A CPU op, with (shape, type) of its inputs if there are any."""
+    """A CPU op, with (shape, type) of its inputs if there are any, and the number that its node in an ET has."""
     shapes = {"Input Dims": [s for s, _ in inputs], "Input type": [t for _, t in inputs]} if inputs else {}
-    return event("cpu_op", name, ts, dur, shapes | (args or {})) | more
+    ids = {"Record function id": rf_id} if rf_id else {}
+    return event("cpu_op", name, ts, dur, shapes | ids | (args or {})) | more
 
 
-def call(name: str, ts: float, dur: float, correlation: int, tid: int = 7) -> Document:
-    return event("cuda_runtime", name, ts, dur, {"correlation": correlation}, tid=tid)
+def annotation(name: str, ts: float, dur: float) -> Document:
+    return event("user_annotation", name, ts, dur)
 
 
-def launch(correlation: int, ts: float, dur: float = 1, name: str = "cudaLaunchKernel") -> Document:
-    return call(name, ts, dur, correlation)
+def call(name: str, ts: float, dur: float, correlation: int, tid: int = 7, **args: Any) -> Document:
+    return event("cuda_runtime", name, ts, dur, {"correlation": correlation, **args}, tid=tid)
+
+
+def launch(correlation: int, ts: float, dur: float = 1, name: str = "cudaLaunchKernel", **args: Any) -> Document:
+    return call(name, ts, dur, correlation, **args)
 
 
 def gpu(
-    name: str, ts: float, dur: float, correlation: int, stream: int = 7, cat: str = "kernel", device: int = 0
+    name: str, ts: float, dur: float, correlation: int, stream: int = 7, cat: str = "kernel", device: int = 0,
+    **args: Any,
+) -> Document:  # fmt: skip
+    known = {"correlation": correlation, "stream": stream, "device": device}
+    return event(cat, name, ts, dur, known | args, pid=device, tid=stream)
+
+
+def kernel(
+    name: str, correlation: int, ts: float, dur: float, stream: int = 7, device: int = 0, **args: Any
 ) -> Document:
-    args = {"correlation": correlation, "stream": stream, "device": device}
-    return event(cat, name, ts, dur, args, pid=device, tid=stream)
-
-
-def kernel(name: str, correlation: int, ts: float, dur: float, stream: int = 7, device: int = 0) -> Document:
-    return gpu(name, ts, dur, correlation, stream, device=device)
+    return gpu(name, ts, dur, correlation, stream, device=device, **args)
 
 
 def memory_event(ts: float, size: int, address: int, allocated: int, **more: Any) -> Document:
@@ -88,6 +97,11 @@ def kineto_of(
     return json.dumps(kineto_document(events, deviceProperties=listed, **header)).encode()
 
 
+def traced(events: list[Document], device: str = "NVIDIA H100 80GB HBM3", **header: Any) -> Trace:
+    """The events as `etplus.load` reads them from such a file."""
+    return load(kineto_of(events, device, **header))
+
+
 class Timeline:
     """Gathers events; `document` links them without an ET and holds the ET+ against the schema."""
 
@@ -102,15 +116,13 @@ class Timeline:
     def call(self, name: str, ts: float, dur: float, tid: int = 7, **args: Any) -> int:
         """A runtime call; its correlation."""
         self.correlation += 1
-        made = call(name, ts, dur, self.correlation, tid)
-        self.events.append({**made, "args": made["args"] | args})
+        self.events.append(call(name, ts, dur, self.correlation, tid, **args))
         return self.correlation
 
     def gpu(
         self, name: str, ts: float, dur: float, correlation: int, stream: int = 7, category: str = "kernel", **args: Any
     ) -> None:
-        made = gpu(name, ts, dur, correlation, stream, category)
-        self.events.append({**made, "args": made["args"] | args})
+        self.events.append(gpu(name, ts, dur, correlation, stream, category, **args))
 
     def launch(self, name: str, ts: float, dur: float, start: float, length: float, stream: int = 7) -> None:
         """A launching call and its kernel."""
@@ -252,8 +264,8 @@ class MadeDevice:
 
     def _run(self, cat: str, name: str, us: float, launched: float, **args: Any) -> None:
         begin = max(self.free + 1, launched + 6)
-        made = gpu(name, begin, us, self._correlation, self.stream, cat)
-        self.events.append({**made, "tid": 70 + self.stream, "args": made["args"] | args})
+        made = gpu(name, begin, us, self._correlation, self.stream, cat, **args)
+        self.events.append(made | {"tid": 70 + self.stream})
         self._free[self.stream] = begin + us
 
     @property

@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 import etplus
+from etplus.planning.measure.recorded_calls import recorded_calls
 from etplus.trace.trace import Trace
 from made_traces import event
 from support import Document, et_document, kineto_document, recorded_with
@@ -42,6 +43,12 @@ def mm(rows: int = 4, inner: int = 8, columns: int = 2, **more: Any) -> Document
     """A matrix product."""
     taken = tensor(1, rows, inner), tensor(2, inner, columns)
     return op("aten::mm", MM, *taken, outputs=(tensor(3, rows, columns),), **more)
+
+
+def read_call(call: Document) -> Any:
+    """How a call can be made again, or why it cannot, as a trace of it alone says."""
+    ((_, found),) = recorded_calls(trace_of(call))
+    return found
 
 
 def trace_of(*calls: Document, took_us: float = 100.0) -> Trace:

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import orjson
+from etplus.converters.open import load
+from etplus.trace.trace import Trace
 from support import PID, Document, kineto_document
 
 Requests = Sequence[tuple[int, int]]
@@ -59,6 +62,9 @@ class Served:
 
     def document(self, **header: object) -> Document:
         return kineto_document(self.events, **header)
+
+    def trace(self) -> Trace:
+        return load(orjson.dumps(self.document()))
 
 
 def serve(

@@ -44,6 +44,10 @@ def plain(path: Path) -> bytes:
     return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def read_json(path: Path) -> Any:
     """A JSON file as plain objects, read by nothing of ours."""
     return orjson.loads(plain(path))
@@ -67,9 +71,9 @@ def truth_of(name: str) -> dict[str, list[int]]:
     return links
 
 
-def shared_trace(name: str) -> Path:
+def shared_trace(name: str, folder: str = "traces") -> Path:
     """A file below shared/traces; skips the test where it is not there."""
-    path = SHARED / "traces" / name
+    path = SHARED / folder / name
     if not path.exists():
         pytest.skip(f"no {path}: real traces are not at hand")
     return path
@@ -77,10 +81,7 @@ def shared_trace(name: str) -> Path:
 
 def shared_case(name: str) -> Path:
     """A file below shared/cases, inputs that once gave a wrong result; skips the test where it is not there."""
-    path = SHARED / "cases" / name
-    if not path.exists():
-        pytest.skip(f"no {path}: the cases are not at hand")
-    return path
+    return shared_trace(name, "cases")
 
 
 def shared_pair(name: str) -> tuple[Path, Path]:
@@ -291,6 +292,21 @@ def call(*arguments: str | Path, cwd: Path = Path(), input: bytes = b"") -> subp
     out.flush()
     errors.flush()
     return subprocess.CompletedProcess(words, status, *(one.buffer.getvalue() for one in (out, errors)))  # type: ignore[attr-defined]
+
+
+def succeeds(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """What `call` gives, with status 0."""
+    done = call(*arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def refused(*arguments: str | Path, **options: Any) -> str:
+    """The one line with which a command that `call` runs is refused, with status 2."""
+    done = call(*arguments, **options)
+    text = done.stderr.decode()
+    assert (done.returncode, done.stdout, text.count("\n")) == (2, b"", 1), text
+    return text
 
 
 @contextlib.contextmanager

@@ -125,8 +125,7 @@ def assert_printed(shown: list[str], output: str, where: str) -> None:
 
 def fill(page: Path, words: list[str], output: str) -> None:
     """Put the output of a command where the page has `?12` for it."""
-    text = page.read_text("utf-8")
-    lines = text.split("\n")
+    lines = page.read_text("utf-8").split("\n")
     for at in count():
         if at >= len(lines):
             break
@@ -150,8 +149,7 @@ def _joined(lines: list[str], at: int) -> str:
 def _chosen(output: str, most: int, pattern: str | None) -> list[str]:
     lines = [line.rstrip() for line in output.rstrip().split("\n")]
     first = next((at for at, line in enumerate(lines) if re.search(pattern, line)), 0) if pattern else 0
-    chosen = lines[first : first + most]
-    return ["…"] * (first > 0) + chosen + ["…"] * (first + most < len(lines))
+    return ["…"] * (first > 0) + lines[first : first + most] + ["…"] * (first + most < len(lines))
 
 
 NOT_RUN = {

@@ -1,7 +1,6 @@
 """The examples run as a user runs them."""
 
 import importlib.util
-import json
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from astra_sim import RUNNER
 from made_jobs import JOBS
+from support import names_in, read_json
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
@@ -28,11 +28,7 @@ def run(folder: Path, example: str, *arguments: str | Path) -> str:
 def test_train_and_record_writes_both_traces_and_the_joined_one(tmp_path: Path) -> None:
     text = run(tmp_path, "train_and_record.py", "made")
     assert "(100.00%)" in text and "written: made" in text
-    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
-        "rank-0.et.json.gz",
-        "rank-0.etplus.json.gz",
-        "rank-0.kineto.json.gz",
-    ]
+    assert names_in(tmp_path / "made") == ["rank-0.et.json.gz", "rank-0.etplus.json.gz", "rank-0.kineto.json.gz"]
 
 
 def test_replay_benchmark_on_a_pair_with_gpu_work(tmp_path: Path) -> None:
@@ -56,7 +52,7 @@ def test_ranks_are_linked_gated_converted_checked_and_simulated(tmp_path: Path) 
     assert done.returncode == 0 and done.stdout.startswith("passed: 0 errors, 0 warnings: 2 ranks, "), done.stderr
     assert {"job.0.et", "job.1.et"} <= {path.name for path in (tmp_path / "new" / "out").iterdir()}
     for path in (tmp_path / "new" / "out" / "reports").iterdir():
-        report = json.loads(path.read_bytes())
+        report = read_json(path)
         assert report["status"] == "linked" and all(gate["passed"] for gate in report["gates"].values())
     rows = re.findall(r"^(\d) +(\d+) of (\d+) +([\d.]+) ", done.stdout, re.MULTILINE)
     assert [rank for rank, *_ in rows] == (["0", "1"] if has_simulator else [])
@@ -70,13 +66,13 @@ def test_a_rank_below_the_gates_ends_the_script(tmp_path: Path) -> None:
     kineto.write_bytes(kineto.read_bytes()[:20_000])
     done = feed_astra_sim(tmp_path / "cut", tmp_path / "out")
     assert done.returncode == 3 and "less than --min-match 0.99" in done.stderr
-    report = json.loads((tmp_path / "out" / "reports" / "rank1.json").read_bytes())
+    report = read_json(tmp_path / "out" / "reports" / "rank1.json")
     assert report["exit_code"] == 3 and any("cut off at byte" in text for text in report["warnings"])
     assert not list((tmp_path / "out").glob("job*"))
 
 
 def test_the_code_of_the_tour_runs_and_leaves_no_files(tmp_path: Path) -> None:
-    cells = [cell for cell in json.loads((ROOT / "examples" / "tour.ipynb").read_text())["cells"] if "outputs" in cell]
+    cells = [cell for cell in read_json(ROOT / "examples" / "tour.ipynb")["cells"] if "outputs" in cell]
     assert not any(cell["outputs"] or cell["execution_count"] for cell in cells)
     code = "\n\n".join("".join(cell["source"]) for cell in cells)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=tmp_path, timeout=300, check=False)

@@ -1,13 +1,12 @@
 """The examples of docs/extending.md are the files of examples/extending; installed as a package they all work."""
 
-import json
 import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from support import ROOT, plain, run
+from support import ROOT, plain, read_json, run
 
 pytestmark = pytest.mark.slow
 EXAMPLES = ROOT / "examples" / "extending"
@@ -42,7 +41,7 @@ def test_a_plugins_reader_table_and_finding_reach_text_and_page(site: dict[str, 
     text = done.stdout.decode()
     assert re.search(r"time by stream\nstream +kernels +total ms\n7 +3 +0\.010", text)
     assert "2 of 3 kernels are shorter than their launch" in text
-    (numbers,) = json.loads((tmp_path / "n.json").read_text())["traces"]
+    (numbers,) = read_json(tmp_path / "n.json")["traces"]
     assert numbers["stream-time"] == [{"stream": 7, "kernels": 3, "total_ns": 9800}]
     (finding,) = (one for one in numbers["findings"]["found"] if one["id"] == "short-kernels")
     assert finding["cost_ns"] == 4500 + 4700 and finding["gain"]["ns"] == 400 and finding["what_ifs"] == ["kernel*0.5"]

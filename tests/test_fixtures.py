@@ -1,13 +1,13 @@
 """The fixtures hold what their README says, checked without any of etplus' own readers and linkers."""
 
 import gzip
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from etplus.fixtures.make_gpu_shaped import main as make_gpu_shaped
+from support import attr_of, read_json
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 RECORDED = ("demo/train_cpu", "pairs/one_of_n", "pairs/two_threads")
@@ -16,19 +16,8 @@ GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 Event = dict[str, Any]
 
 
-def read(name: str) -> Any:
-    path = FIXTURES / name
-    return json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
-
-
-def nodes_of(name: str) -> list[Event]:
-    """The ET's nodes with their attributes as keys."""
-    nodes = read(f"{name}.et.json.gz")["nodes"]
-    return [node | {attribute["name"]: attribute["value"] for attribute in node["attrs"]} for node in nodes]
-
-
 def events_of(name: str) -> list[Event]:
-    events: list[Event] = read(f"{name}.kineto.json.gz")["traceEvents"]
+    events: list[Event] = read_json(FIXTURES / f"{name}.kineto.json.gz")["traceEvents"]
     return events
 
 
@@ -65,9 +54,9 @@ def test_nothing_names_the_machine(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_truth_fits_both_traces(name: str) -> None:
-    events, links = events_of(name), read(f"{name}.links.json")["links"]
+    events, links = events_of(name), read_json(FIXTURES / f"{name}.links.json")["links"]
     assert len({index for index, _ in links.values()}) == len(links), "two nodes share an event"
-    for node in nodes_of(name):
+    for node in read_json(FIXTURES / f"{name}.et.json.gz")["nodes"]:
         structural = node["name"].startswith("[pytorch|profiler|execution_trace|")
         assert (str(node["id"]) in links) != structural
         if structural:
@@ -76,9 +65,9 @@ def test_the_truth_fits_both_traces(name: str) -> None:
         event = events[index]
         assert is_op(event)
         assert (event["name"], event["args"]["Ev Idx"]) == (node["name"], ev_idx)
-        assert (event["cat"] == "user_annotation") == (node["scope"] == 7)
+        assert (event["cat"] == "user_annotation") == (attr_of(node, "scope") == 7)
         if not node["name"].startswith("autograd::engine::evaluate_function: "):
-            assert event["args"].get("Sequence number", -1) == node["seq_id"]
+            assert event["args"].get("Sequence number", -1) == attr_of(node, "seq_id")
 
 
 def test_the_generator_reproduces_the_synthetic_pair(tmp_path: Path) -> None:
@@ -95,7 +84,7 @@ def test_the_generator_reproduces_the_synthetic_pair(tmp_path: Path) -> None:
 
 def test_the_gpu_truth_equals_a_brute_force_search() -> None:
     events = events_of(SYNTHETIC)
-    truth = {int(index): about for index, about in read(f"{SYNTHETIC}.gpu.json")["gpu"].items()}
+    truth = {int(index): about for index, about in read_json(FIXTURES / f"{SYNTHETIC}.gpu.json")["gpu"].items()}
     calls = {
         event["args"]["correlation"]: index
         for index, event in enumerate(events)

@@ -145,8 +145,7 @@ def _add_others(folder: Path) -> None:
     kernels = [(name, 7) for name, _ in launches]
     (folder / "replay.json").write_bytes(encode(replay_events([kernels, kernels], batch=4)))
     (folder / "capture.json").write_bytes(encode(capture_events([launches], sizes=[4])))
-    export = small_export(folder / "export.sqlite")
-    (folder / "nsys.et.json").write_bytes(et_of(export, 7))
+    (folder / "nsys.et.json").write_bytes(et_of(small_export(folder / "export.sqlite"), 7))
     words = []
     recording = SHARED / "traces" / "parallel" / "mlp.single1"
     if recording.is_dir():

@@ -1,7 +1,6 @@
 """The session on a GPU: its checks find what is wrong, and a dry run on the CPU does every kind of part."""
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT
+from support import ROOT, read_json
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -51,7 +50,7 @@ def test_a_dry_run_does_every_kind_of_part(tmp_path: Path) -> None:
     parts = ["train", "ddp", "resnet", "capture", "measure", "change-optimizer"]
     done = execute(out, "--dry-run", "--python", PYTHON, "--only", *parts, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout + done.stderr
-    found = {part["part"]: part for part in json.loads((out / "report.json").read_text())}
+    found = {part["part"]: part for part in read_json(out / "report.json")}
     assert set(found) == {"machine", *parts}
     for name in ("train", "ddp", "resnet"):
         facts = found[name]["facts"]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import etplus
-import orjson
 import pytest
+from made_traces import event, traced
 from support import fixture_pair, linked
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference" / "library.md"
@@ -75,6 +75,5 @@ def test_row_views_agree_with_each_other(names: dict[str, Any]) -> None:
 
 def test_hostile_names_are_escaped_in_html() -> None:
     evil = '</pre><script>alert("1")</script>'
-    event = {"ph": "X", "cat": "cpu_op", "name": evil, "ts": 1, "dur": 2, "pid": 1, "tid": 1, "args": {}}
-    trace = etplus.load(orjson.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+    trace = traced([event("cpu_op", evil, 1, 2)])
     assert "<script>" not in trace.ops._repr_html_() + trace._repr_html_()

@@ -9,12 +9,8 @@ from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import UNREADABLE
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support import Document, examples, kineto_document
-
-
-def event(name: str, ts: float, dur: float, **more: Any) -> Document:
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur} | more
-
+from made_traces import kineto_of, op
+from support import Document, examples
 
 ODD: list[Any] = [0, 1, -1, 0.5, -0.0004, -0.0006, 1e12, 1e15, 9.1e12, 2**62, 5e15, None, "1 s", True, [], {}]
 
@@ -48,7 +44,7 @@ def test_what_is_left_out_is_what_the_decoder_refuses(data: st.DataObject) -> No
         except UNREADABLE:
             good.append(None)
     assume(None in good and not plainly(events, modules))
-    read = read_kineto(orjson.dumps(kineto_document([event("first", 0, 1), *events])), modules=modules)
+    read = read_kineto(kineto_of([op("first", 0, 1), *events]), modules=modules)
     names = [read.events.names[code] for code in read.events.name.tolist()]
     assert names == ["first", *(name for name in good if name is not None)]
     assert sum(loss.count for loss in read.losses) == good.count(None)

@@ -24,24 +24,13 @@ from support import (
 )
 
 
-def score(plus: Path, links: Path) -> dict[str, Any]:
-    """One run of the tool, as a process."""
-    tool = SHARED / "tools" / "score_links.py"
-    done = subprocess.run(
-        [sys.executable, str(tool), str(plus), str(links)], capture_output=True, check=True, timeout=60
-    )
-    result: dict[str, Any] = orjson.loads(done.stdout)
-    return result
-
-
 def linked(name: str, tmp_path: Path, **options: Any) -> tuple[Path, Document, Path]:
     """Link a recorded pair; the file, its content, and the true links. Cycles of one run share the ET."""
     folder = "cpu-pairs"
     et, kineto = (
         shared_trace(f"{folder}/{n}.json.gz") for n in (f"{name.removesuffix('.cycle1')}.et", f"{name}.kineto")
     )
-    result = link(et, kineto, **options)
-    result.write(tmp_path / "plus.json")
+    link(et, kineto, **options).write(tmp_path / "plus.json")
     document = read_json(tmp_path / "plus.json")
     assert_valid(document)
     return tmp_path / "plus.json", document, shared_trace(f"{folder}/{name}.links.json")
@@ -51,7 +40,8 @@ def linked(name: str, tmp_path: Path, **options: Any) -> tuple[Path, Document, P
 @pytest.mark.parametrize("name", cpu_pairs())
 def test_a_recorded_pair_with_ids_is_linked_without_errors(name: str, tmp_path: Path) -> None:
     plus, document, links = linked(name, tmp_path)
-    scored = score(plus, links)
+    words = [sys.executable, str(SHARED / "tools" / "score_links.py"), str(plus), str(links)]
+    scored = orjson.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
     assert scored["false_certain"] == 0
     if scored["truth"] == 0:  # the two files have not one call in common
         assert document["etplus"]["link"]["ops"]["certain"] == 0
@@ -59,8 +49,7 @@ def test_a_recorded_pair_with_ids_is_linked_without_errors(name: str, tmp_path: 
     assert (scored["recall"], scored["certain_recall"]) == (1.0, 1.0)
     assert (scored["wrong"], scored["extra"], scored["equivalent"]) == (0, 0, 0)
     assert document["etplus"]["link"]["method"] == "ids"
-    truth = read_json(links)
-    assert document["etplus"]["link"]["kineto"]["cpu_ops_not_in_et"] == len(truth["kineto_unlinked"])
+    assert document["etplus"]["link"]["kineto"]["cpu_ops_not_in_et"] == len(read_json(links)["kineto_unlinked"])
 
 
 def test_a_pair_without_a_call_in_common_is_not_linked_by_ids(tmp_path: Path) -> None:
@@ -72,8 +61,7 @@ def test_a_pair_with_broken_json_is_linked_with_a_warning(tmp_path: Path) -> Non
     et, kineto = shared_pair("cpu-pairs/weird_quotes")
     result = link(et, kineto)
     result.write(tmp_path / "plus.json")
-    document = read_json(tmp_path / "plus.json")
-    assert_valid(document)
+    assert_valid(read_json(tmp_path / "plus.json"))
     assert result.report.linked_share == 1.0
     assert sum("is broken" in warning for warning in result.report.warnings) >= 1
 

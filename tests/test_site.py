@@ -7,10 +7,9 @@ import sys
 from typing import Any
 
 import etplus
-import orjson
 import pytest
 from etplus.cli.parser import COMMANDS, TASKS, etplus_parser
-from support import ROOT
+from support import ROOT, read_json
 
 
 def module_of(name: str) -> Any:
@@ -45,7 +44,7 @@ def test_every_command_has_a_page_with_every_option(hooks: Any) -> None:
 def test_the_page_of_schemas_has_every_key(hooks: Any) -> None:
     page = hooks.schemas_page()
     for name in ("etplus", "network"):
-        schema = orjson.loads((ROOT / "schemas" / f"{name}.schema.json").read_bytes())
+        schema = read_json(ROOT / "schemas" / f"{name}.schema.json")
         for part in [schema, *schema["$defs"].values()]:
             assert all(f"| `{key}` |" in page for key in part.get("properties", ()))
 

@@ -1,5 +1,6 @@
 """Bandwidth of copies and collectives of small traces, against sums by hand and a brute force over time."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,22 +14,18 @@ from etplus.analysis.bandwidth import (
     communication,
     copy_bandwidth,
 )
-from etplus.converters.open import load as read_trace
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.trace import Trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import gpu, kernel, launch, op, traced
 
 
 def copy(name: str, ts: float, dur: float, size: int | None, device: int = 0, stream: int = 7) -> dict[str, Any]:
-    event = kernel(name, 0, ts, dur, stream, device)
-    event["cat"] = "gpu_memset" if name.startswith("Memset") else "gpu_memcpy"
-    if size is not None:
-        event["args"]["bytes"] = size
-    return event
+    category = "gpu_memset" if name.startswith("Memset") else "gpu_memcpy"
+    return gpu(name, ts, dur, 0, stream, category, device, **({} if size is None else {"bytes": size}))
 
 
-def traced(*events: dict[str, Any]) -> Trace:
-    return read_trace(kineto_of([op("aten::copy_", 0, 100), launch(1, 1), *events]))
+def among(*events: dict[str, Any]) -> Trace:
+    return traced([op("aten::copy_", 0, 100), launch(1, 1), *events])
 
 
 COPIES = (
@@ -40,16 +37,16 @@ COPIES = (
 
 
 def test_copies_are_summed_by_device_and_kind_with_unknown_sizes_apart() -> None:
-    assert copy_bandwidth(traced(*COPIES)) == [
+    assert copy_bandwidth(among(*COPIES)) == [
         BandwidthRow(0, "DtoH", 1, 5000, 4_000, 4_000, 0), BandwidthRow(0, "HtoD", 3, 4000, 22_000, 17_000, 1),
         BandwidthRow(1, "Memset", 1, 64, 0, 0, 0),
     ]  # fmt: skip
-    rates = [row.bytes_per_second for row in copy_bandwidth(traced(*COPIES))]
+    rates = [row.bytes_per_second for row in copy_bandwidth(among(*COPIES))]
     assert rates == [pytest.approx(1.25e9), pytest.approx(4000 / 22e-6), None]
 
 
 def test_bandwidth_over_time_equals_a_brute_force_sum() -> None:
-    trace = traced(*COPIES)
+    trace = among(*COPIES)
     found = bandwidth_series(trace)
     assert [(one.device, one.kind) for one in found] == [(0, "DtoH"), (0, "HtoD"), (1, "Memset")]
     start = trace.span.start
@@ -60,7 +57,7 @@ def test_bandwidth_over_time_equals_a_brute_force_sum() -> None:
     assert (found[1].ts - start).tolist() == [10_000, 15_000, 20_000, 25_000, 60_000, 62_000]
     assert (found[2].ts - start).tolist() == [40_000, 40_001], "a copy of no duration counts as one of 1 ns"
     assert found[2].bytes_per_second.tolist() == [64e9, 0]
-    assert bandwidth_series(traced(copy("Memcpy HtoD", 1, 1, None))) == []
+    assert bandwidth_series(among(copy("Memcpy HtoD", 1, 1, None))) == []
 
 
 @pytest.mark.parametrize(
@@ -84,20 +81,15 @@ def test_collective_and_ranks_decide_bus_bandwidth(collective: str, ranks: int |
     assert unknown.algorithm_bandwidth is None and unknown.bus_bandwidth is None
 
 
-def collective(ts: float, dur: float, name: str = "ncclDevKernel_AllReduce_Sum", **args: Any) -> dict[str, Any]:
-    event = kernel(name, 0, ts, dur, 9)
-    event["args"] |= args
-    return event
-
-
 def test_kernels_of_one_collective_group_dtype_and_size_share_a_row() -> None:
     known = {"Collective name": "allgather", "In msg nelems": 10, "Out msg nelems": 40, "dtype": "Float",
              "Group size": 4, "Process Group Name": "1", "Process Group Description": "tp"}  # fmt: skip
+    collective = partial(kernel, "ncclDevKernel_AllReduce_Sum", 0, stream=9)
     events = [
         collective(10, 5, **known), collective(20, 3, **known), collective(30, 4), kernel("gemm", 0, 40, 50),
         collective(35, 1, **known | {"dtype": "Half"}),
     ]  # fmt: skip
-    assert communication(traced(*events)) == [
+    assert communication(among(*events)) == [
         CommunicationRow("allgather", "float", "1 tp", 4, 160, 2, 8_000, 3_000),
         CommunicationRow("allreduce", "", "", None, None, 1, 4_000, 4_000),
         CommunicationRow("allgather", "half", "1 tp", 4, 80, 1, 1_000, 1_000),

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from etplus.analysis.breakdown import breakdown, device_use, stream_use
 from etplus.analysis.summary import analyze
-from etplus.converters.open import load as read_trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from traces import GPU_SHAPED, trace_of
 
 TRACES = ("gpu-kineto/h100_bert", f"linked {GPU_SHAPED}")
@@ -59,16 +58,16 @@ def test_busy_idle_and_exposed_time_equal_a_sweep_over_the_events(name: str) -> 
 
 
 def test_a_trace_without_gpu_events_has_empty_tables_and_a_note() -> None:
-    trace = read_trace(kineto_of([op("aten::add", 0, 5)]))
+    trace = traced([op("aten::add", 0, 5)])
     assert breakdown(trace) == stream_use(trace) == device_use(trace) == []
     assert analyze(trace).notes == ("the trace has no GPU events",)
 
 
 def test_busy_time_is_divided_by_window_and_gpu_span_unless_zero() -> None:
-    (use,) = device_use(read_trace(kineto_of([op("aten::mm", 0, 10), kernel("k", 1, 5, 2), kernel("k", 2, 11, 4)])))
+    (use,) = device_use(traced([op("aten::mm", 0, 10), kernel("k", 1, 5, 2), kernel("k", 2, 11, 4)]))
     assert (use.busy_ns, use.gpu_span_ns, use.window_ns) == (6_000, 10_000, 15_000)
     assert (use.busy_share, use.busy_share_of_gpu_span) == (0.4, 0.6)
-    (use,) = device_use(read_trace(kineto_of([kernel("k", 1, 5, 0)])))
+    (use,) = device_use(traced([kernel("k", 1, 5, 0)]))
     assert (use.busy_share, use.busy_share_of_gpu_span) == (None, None)
 
 
@@ -85,7 +84,7 @@ def test_rows_of_equal_time_come_by_device_stream_operator_shapes_and_kernel() -
         if operator:
             events.append(op(operator, at, 10, [([size], "float")]))
     rows = [(r.kernel, r.device, r.stream, r.total_ns // 1000, r.op, r.shapes) for r in breakdown(
-        read_trace(kineto_of(events)))]  # fmt: skip
+        traced(events))]  # fmt: skip
     assert rows == [
         (name, device, stream, dur, operator, f"[{size}]" if size else "")
         for name, device, stream, dur, operator, size in [launched[0], *launched[:0:-1]]

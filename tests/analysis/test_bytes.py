@@ -12,7 +12,7 @@ from etplus.analysis.event_work import work_of_events
 from etplus.analysis.flops import bytes_moved, flops
 from etplus.converters.open import load as read_trace
 from etplus.trace.tensors import Argument, Signature, Tensor
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 
 
 def tensor(array: np.ndarray[Any, Any]) -> Argument:
@@ -35,8 +35,7 @@ def call(*arguments: Any) -> Signature:
 def test_cat_moves_its_inputs_twice_and_mismatched_inputs_are_unknown() -> None:
     wide, narrow = np.zeros((2, 3, 4), np.float16), np.zeros((2, 1, 4), np.float16)
     assert bytes_moved("aten::cat", call([wide, narrow, wide], -2)) == 2 * 2 * (24 + 8 + 24)
-    empty = np.zeros((0,), np.float32)
-    assert bytes_moved("aten::cat", call([empty, np.zeros((2, 3), np.float32)], 1)) == 48
+    assert bytes_moved("aten::cat", call([np.zeros((0,), np.float32), np.zeros((2, 3), np.float32)], 1)) == 48
     assert bytes_moved("aten::cat", call([np.zeros(2, np.float32), np.zeros(2, np.float64)], 0)) is None
     assert bytes_moved("aten::cat", call([np.zeros((2, 3)), np.zeros((3, 2))], 0)) is None
     unnamed = Argument((Tensor((2,), ""), Tensor((3,), "")))
@@ -139,8 +138,6 @@ def test_expanded_tensors_count_only_the_elements_they_store() -> None:
         "Input Dims": [[64, 1000], [64, 1000], []], "Input type": ["float", "float", "Scalar"],
         "Input Strides": [[1000, 1], [0, 1], []], "Concrete Inputs": ["", "", "False"],
     }  # fmt: skip
-    events = [op("aten::copy_", 0, 30) | {"args": args}, launch(1, 5), kernel("elementwise", 1, 20, 10)]
-    trace = read_trace(kineto_of(events))
+    trace = traced([op("aten::copy_", 0, 30) | {"args": args}, launch(1, 5), kernel("elementwise", 1, 20, 10)])
     assert work_of_events(trace).bytes.tolist() == [4 * (64 * 1000 + 1000)]
-    again = read_trace(b"".join(trace.chunks()))
-    assert work_of_events(again).bytes.tolist() == [4 * (64 * 1000 + 1000)]
+    assert work_of_events(read_trace(b"".join(trace.chunks()))).bytes.tolist() == [4 * (64 * 1000 + 1000)]

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 from etplus.analysis.counters import Counter, counters, drawn
-from etplus.converters.open import load as read_trace
-from made_traces import kineto_of, memory_event, op
+from made_traces import memory_event, op, traced
 
 
 def test_allocations_before_the_trace_count_at_its_start() -> None:
     events = [op("aten::mm", 100, 100)]
     events += [memory_event(ts, 1_000_000, ts, 1_000_000 * number) for number, ts in enumerate((10, 50, 120), 1)]
-    trace = read_trace(kineto_of(events))
+    trace = traced(events)
     allocated = next(one for one in counters(trace) if one.kind == "allocated")
     first = max((ts for ts in (10_000, 50_000) if ts <= trace.span.start), default=None)
     wanted = [(50_000, 2.0), (120_000, 3.0)] if first is not None else [(10_000, 1.0), (50_000, 2.0), (120_000, 3.0)]

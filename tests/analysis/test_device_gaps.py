@@ -2,16 +2,14 @@
 
 from collections import Counter
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 from etplus.analysis.launch_queues import Gap, HostFilling, longest_gaps
-from etplus.converters.open import load as read_trace
 from etplus.trace.conventions import BETWEEN
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from traces import trace_of
 
 EVENTS = [
@@ -22,12 +20,8 @@ EVENTS = [
 """In stream 7 from 20 to 30, 80 to 85 and 180 to 200 µs, in stream 8 from 40 to 45."""
 
 
-def traced(events: list[dict[str, Any]] = EVENTS) -> Trace:
-    return read_trace(kineto_of(events))
-
-
 def test_longest_gaps_are_listed_with_their_cause() -> None:
-    assert longest_gaps(traced()) == [
+    assert longest_gaps(traced(EVENTS)) == [
         Gap(0, 85_000, 95_000, "third", "lost", "", None, host=BETWEEN, host_ns=95_000),
         Gap(0, 45_000, 35_000, "second", "third", "aten::b", 30_000, host="aten::b", host_ns=27_000),
         Gap(0, 0, 20_000, "", "first", "aten::a", 2_000, host="cudaLaunchKernel", host_ns=14_000),
@@ -35,16 +29,11 @@ def test_longest_gaps_are_listed_with_their_cause() -> None:
     ]
 
 
-def inner(gaps: list[Gap]) -> list[Gap]:
-    """Those between two events."""
-    return [gap for gap in gaps if gap.before and gap.after]
-
-
 def test_what_follows_at_once_or_overlaps_leaves_no_gap() -> None:
     events = [op("aten::a", 0, 9), kernel("a", 0, 10, 10), kernel("b", 0, 15, 30, stream=8), kernel("c", 0, 20, 5)]
-    assert inner(longest_gaps(traced([*events, kernel("d", 0, 45, 5)]))) == []
-    (gap,) = inner(longest_gaps(traced([*events, kernel("d", 0, 46, 5)])))
-    assert gap == Gap(0, 45_000, 1_000, "b", "d", "", None, host=BETWEEN, host_ns=1_000)
+    for begin, wanted in ((45, []), (46, [Gap(0, 45_000, 1_000, "b", "d", "", None, host=BETWEEN, host_ns=1_000)])):
+        gaps = longest_gaps(traced([*events, kernel("d", 0, begin, 5)]))
+        assert [gap for gap in gaps if gap.before and gap.after] == wanted
     two = longest_gaps(traced([*events, kernel("d", 0, 99, 5, device=1)]))
     assert [(gap.device, gap.start, gap.idle_ns, gap.before, gap.after) for gap in two] == [
         (1, 0, 99_000, "", "d"), (0, 45_000, 59_000, "b", ""), (0, 0, 10_000, "", "a")

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.analysis.device_memory import _paired, device_memory, thinned
-from etplus.converters.open import load as read_trace
-from made_traces import kineto_of, memory_event, op
+from made_traces import memory_event, op, traced
 
 
 def on(kind: int, number: int, ts: float, size: int, address: int, allocated: int) -> dict[str, Any]:
@@ -18,21 +17,20 @@ def test_each_device_has_its_own_events() -> None:
         op("aten::mm", 0, 100), on(1, 0, 10, 100, 1, 100), on(1, 1, 20, 70, 1, 70), on(0, -1, 30, 50, 1, 50),
         on(1, 0, 40, 30, 2, 130), on(1, 1, 50, -70, 1, 0), on(1, 0, 60, -100, 1, 30), on(0, 0, 70, 5, 9, 5),
     ]  # fmt: skip
-    found = device_memory(read_trace(kineto_of(events)))
+    found = device_memory(traced(events))
     assert [(one.device, one.peak_bytes, one.base) for one in found] == [
         ("cuda:0", 130, 0), ("cuda:1", 70, 0), ("cpu", 50, 0), ("cpu:0", 5, 0)
     ]  # fmt: skip
     assert [one.allocated.tolist() for one in found] == [[100, 130, 30], [70, 0], [50], [5]]
     assert [one.held.bytes.tolist() for one in found] == [[100, 30], [70], [50], [5]]
-    first = found[0]
-    assert [(row.operator, row.bytes, row.blocks) for row in first.holders] == [
+    assert [(row.operator, row.bytes, row.blocks) for row in found[0].holders] == [
         ("aten::mm", 100, 1), ("aten::mm", 30, 1)
     ]  # fmt: skip
 
 
 def test_memory_totals_that_are_not_recorded_are_summed_up() -> None:
     events = [op("aten::mm", 0, 100), on(1, 0, 10, -40, 7, -1), on(1, 0, 20, 100, 1, -1), on(1, 0, 30, 20, 2, -1)]
-    (one,) = device_memory(read_trace(kineto_of(events)))
+    (one,) = device_memory(traced(events))
     assert one.allocated.tolist() == [0, 100, 120] and one.base == 40, "what is freed first was there before"
 
 
@@ -68,7 +66,7 @@ def test_memory_that_no_operator_allocates_is_listed_by_origin() -> None:
         *(on(1, 0, ts, size, number, total) for number, (ts, size, total) in enumerate(
             [(5, 7, 1007), (15, 20, 1027), (40, 300, 1327), (65, 4000, 5327)], 1)),
     ]  # fmt: skip
-    (one,) = device_memory(read_trace(kineto_of(events)))
+    (one,) = device_memory(traced(events))
     assert [(row.operator, row.modules, row.blocks, row.bytes) for row in one.holders] == [
         ("aten::add", ("step",), 1, 4000), ("(allocated before the trace)", (), 0, 1000), ("step", ("step",), 1, 300),
         ("aten::mm", (), 1, 20), ("(outside any operator)", (), 1, 7),
@@ -80,5 +78,5 @@ def test_what_is_reserved_is_known_where_all_events_say_it(reserved: int, reserv
     events = [op("aten::mm", 0, 100), on(1, 0, 10, 100, 1, 100), on(1, 0, 20, 30, 2, 130)]
     for event, size in zip(events[1:], (reserved, abs(reserved)), strict=True):
         event["args"]["Total Reserved"] = size
-    (memory,) = device_memory(read_trace(kineto_of(events)))
+    (memory,) = device_memory(traced(events))
     assert memory.reserves == reserves

@@ -8,9 +8,8 @@ import pytest
 from etplus.analysis.breakdown import device_use
 from etplus.analysis.devices import Device, find_device, known_devices, read_devices, why_unknown
 from etplus.analysis.summary import analyze
-from etplus.converters.open import load
 from etplus.trace.errors import TraceFormatError
-from made_traces import kernel, kineto_of
+from made_traces import event, gpu, kernel, op, traced
 from support import Document
 
 
@@ -59,7 +58,7 @@ def test_devices_that_cannot_be_told_apart_are_left_empty_with_the_reason() -> N
     assert find_device(nameless) is None
     assert why_unknown(nameless) == "its properties match V100 SXM2 or V100 PCIe"
     assert why_unknown({"name": "TPU"}) == "not in the device table"
-    notes = analyze(load(kineto_of([kernel("k", 1, 1, 2)], properties=nameless))).notes
+    notes = analyze(traced([kernel("k", 1, 1, 2)], properties=nameless)).notes
     assert any("V100 SXM2 or V100 PCIe" in note for note in notes)
 
 
@@ -95,8 +94,7 @@ def test_peaks_follow_the_table_and_cached_bytes_take_less_time() -> None:
 def test_an_own_table_goes_before_the_built_in_one(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
     path.write_text(json.dumps({"devices": [{"name": "mine", "tflops": {"float32": 1}, "memory_gb_s": 10}]}))
-    own = read_devices(path)
-    device = find_device({"name": "NVIDIA H100 80GB HBM3"}, own)
+    device = find_device({"name": "NVIDIA H100 80GB HBM3"}, read_devices(path))
     assert device is not None and device.name == "mine"
     named = [{"name": "x", "aliases": ["H100"], "tflops": {"float32": 1}, "memory_gb_s": 10}]
     path.write_text(json.dumps({"devices": named}))
@@ -118,16 +116,13 @@ def test_a_broken_device_table_is_refused_with_its_file_name(tmp_path: Path, tex
 
 
 def test_copies_and_waits_of_mtia_are_no_computing() -> None:
-    events: list[Document] = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 50, "tid": 1}]
+    events: list[Document] = [op("aten::mm", 0, 50)]
     at = 60
     for k, (name, dur) in enumerate([("job", 40), ("dma_request", 15), ("waitOnEvent", 8), ("job", 20)]):
-        args = {"correlation": k + 1, "stream": 3, "device": 1}
-        launch = {"ph": "X", "cat": "mtia_runtime", "name": "runFunction", "ts": 5 + 5 * k, "dur": 2, "tid": 1}
-        events.append(launch | {"args": args})
-        work = {"ph": "X", "cat": "mtia_ccp_events", "name": name, "ts": at, "dur": dur, "pid": 1, "tid": 3}
-        events.append(work | {"args": args})
+        work = gpu(name, at, dur, k + 1, 3, "mtia_ccp_events", 1)
+        events += [event("mtia_runtime", "runFunction", 5 + 5 * k, 2, work["args"]), work]
         at += dur
-    trace = load(kineto_of(events))
+    trace = traced(events)
     (use,) = device_use(trace)
     assert (use.compute_ns, use.copy_ns, use.communication_ns, use.busy_ns) == (60_000, 15_000, 0, 83_000)
     assert [one.name for one in trace.kernels] == ["job", "job"] and trace.is_copy.tolist() == [0, 1, 0, 0]

@@ -8,25 +8,19 @@ from etplus.trace.frames import Nullable
 from support import linked
 
 
-def plain(frame: dict[str, Any]) -> dict[str, list[Any]]:
-    """Columns as lists, nulls as None."""
-    found = {}
-    for name, values in frame.items():
-        if isinstance(values, Nullable):
-            pairs = zip(values.values.tolist(), values.missing.tolist(), strict=True)
-            found[name] = [None if missing else value for value, missing in pairs]
-        else:
-            found[name] = list(values)
-    return found
-
-
 def test_frames_keep_nulls_and_say_units() -> None:
     trace = linked("pairs/gpu_shaped_from_cpu")
     frame, table = trace.device_events.to_pandas(), trace.device_events.to_arrow()
     assert list(frame.columns) == table.column_names == [column.name for column in EventFrame.columns()]
     about = b"Time from the end of the launch call to the event's start; at least 0."
     assert table.schema.field("delay_ns").metadata == {b"unit": b"ns", b"about": about}
-    expected = plain(trace.device_events._columns())
+    expected: dict[str, list[Any]] = {}
+    for name, values in trace.device_events._columns().items():
+        if isinstance(values, Nullable):
+            pairs = zip(values.values.tolist(), values.missing.tolist(), strict=True)
+            expected[name] = [None if missing else value for value, missing in pairs]
+        else:
+            expected[name] = list(values)
     for name in frame.columns:
         assert table.column(name).to_pylist() == expected[name], name
         missing = frame[name].isna().tolist()

@@ -3,9 +3,7 @@
 from typing import Any
 
 from etplus.analysis.event_relations import RELATIONS, backward_of, event_of_rows, relations_of
-from etplus.converters.open import load as read_trace
-from etplus.trace.trace import Trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 
 
 def numbered(name: str, ts: float, dur: float, number: int, tid: int = 7) -> dict[str, Any]:
@@ -13,16 +11,10 @@ def numbered(name: str, ts: float, dur: float, number: int, tid: int = 7) -> dic
     return op(name, ts, dur, tid=tid) | {"args": {"Sequence number": number}}
 
 
-def names(trace: Trace) -> list[str]:
-    """Of the events: GPU events, calls, runtime calls."""
-    columns = (trace.gpu.name, trace.calls.name, trace.runtime.name)
-    return [trace.names[code] for column in columns for code in column.tolist()]
-
-
 def test_relations_join_callers_launches_and_operators() -> None:
-    events = [op("outer", 0, 50), op("inner", 5, 20), launch(1, 10), kernel("k", 1, 30, 5)]
-    trace = read_trace(kineto_of(events))
-    label = names(trace)
+    trace = traced([op("outer", 0, 50), op("inner", 5, 20), launch(1, 10), kernel("k", 1, 30, 5)])
+    columns = (trace.gpu.name, trace.calls.name, trace.runtime.name)
+    label = [trace.names[code] for column in columns for code in column.tolist()]
     assert sorted(label) == ["cudaLaunchKernel", "inner", "k", "outer"]
     assert sorted(label[event] for event in event_of_rows(trace).tolist() if event >= 0) == sorted(label)
     assert event_of_rows(trace)[-1] == -1 and len(event_of_rows(trace)) == len(trace) + 1
@@ -38,7 +30,7 @@ def test_relations_join_callers_launches_and_operators() -> None:
 
 
 def pairs(*events: dict[str, Any]) -> list[tuple[str, str]]:
-    trace = read_trace(kineto_of([*events]))
+    trace = traced([*events])
     label = [trace.names[code] for code in trace.calls.name.tolist()]
     forward, backward = backward_of(trace)
     return sorted((label[one], label[other]) for one, other in zip(forward.tolist(), backward.tolist(), strict=True))

@@ -56,8 +56,7 @@ def check(found: ExpertWork | None, case: Case, seed: int, weight_bytes: float =
     routing = route(case.tokens, case.experts, case.chosen, seed)
     assert found.flops == case.flops(routing)
     for kept in (False, True):
-        truth = case.moved(routing, weight_bytes, kept=kept)
-        assert found.bytes.least <= truth <= found.bytes.most
+        assert found.bytes.least <= case.moved(routing, weight_bytes, kept=kept) <= found.bytes.most
 
 
 @given(cases, st.integers(0, 8))
@@ -125,8 +124,7 @@ def test_experts_of_other_ranks_leave_the_work_unknown() -> None:
     shapes = (6, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2), (16,)
     for dtype in ("int32", "uint8", ""):
         assert expert_work("vllm::outplace_fused_experts", signature(*shapes, dtypes={4: "int32", 5: dtype})) is None
-    biases = signature(*shapes, dtypes={4: "int32"})
-    assert expert_work("vllm::outplace_fused_experts", biases) is not None
+    assert expert_work("vllm::outplace_fused_experts", signature(*shapes, dtypes={4: "int32"})) is not None
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ def test_bytes_moved_follow_from_shapes_dtypes_and_known_outputs() -> None:
     assert bytes_moved("any::op", signature((8,), outputs=[(2,), (3,)])) == 4 * 13
     assert bytes_moved("any::op", signature((8,))) is None, "what it returns is not recorded"
     assert bytes_moved("triton_poi_fused_add_0", signature((8,), (8,), 8)) == 4 * 16
-    unknown = Signature((Argument((Tensor((8,), "what"),)),), ())
-    assert bytes_moved("any::op", unknown) is None
+    assert bytes_moved("any::op", Signature((Argument((Tensor((8,), "what"),)),), ())) is None
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from etplus.analysis.devices import Device
 from etplus.analysis.kernel_peaks import GemmRow, gemm_table
-from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 
 DEVICE = Device(name="D", tflops={"float32": 1, "float16": 2}, memory_gb_s=1000)
 
@@ -24,7 +23,7 @@ def product(
 
 
 def rows_of(*events: list[Any]) -> list[GemmRow]:
-    trace: Trace = read_trace(kineto_of([one for some in events for one in some]))
+    trace: Trace = traced([one for some in events for one in some])
     return gemm_table(trace, devices={0: DEVICE})
 
 
@@ -50,8 +49,7 @@ def test_calls_of_one_size_are_one_row_the_longest_first() -> None:
         product(40, 3, 8, 8, 8, ("gemm_b", 4)), product(60, 4, 8, 8, 4, ("gemm_a", 20)),
         product(80, 5, 8, 8, 8, ("gemm_a", 1), dtype="c10::Half"), product(100, 6, 4, 8, 8, ("gemm_a", 20)),
     )  # fmt: skip
-    told = [(row.dtype, row.m, row.n, row.count, row.total_ns, row.kernels) for row in rows]
-    assert told == [
+    assert [(row.dtype, row.m, row.n, row.count, row.total_ns, row.kernels) for row in rows] == [
         ("float32", 4, 8, 1, 20_000, ("gemm_a",)), ("float32", 8, 4, 1, 20_000, ("gemm_a",)),
         ("float32", 8, 8, 3, 12_000, ("gemm_b", "gemm_a")), ("float16", 8, 8, 1, 1_000, ("gemm_a",)),
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from etplus import Job, link
+from etplus import Job
 from etplus.analysis.job_summary import JobSummary, rank_contribution, ranks_to_show, stand_out
 from etplus.trace.kernel_names import kernel_label
 from etplus.trace.trace import Trace
@@ -18,7 +18,7 @@ LATE = 2
 
 @pytest.fixture(scope="module")
 def ranks() -> list[Trace]:
-    return [link(*texts) for texts in MadeJob(ddp, 5, of=slow_rank(LATE)).texts(waits=True)]
+    return MadeJob(ddp, 5, of=slow_rank(LATE)).traces(waits=True)
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import pytest
 from etplus.analysis.devices import Device
 from etplus.analysis.event_work import _innermost, work_of_events
 from etplus.analysis.kernel_peaks import _known_sums, against_peaks, kernel_table, row_bounds
-from etplus.converters.open import load as read_trace
 from hypothesis import given
 from hypothesis import strategies as st
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 
 DEVICE = Device(name="D", tflops={"float32": 2}, memory_gb_s=1000)
 """2 FLOPs take a ps, and so does a byte."""
@@ -20,7 +19,7 @@ BYTES = 4 * (64 * 32 + 32 * 16 + 64 * 16)
 
 
 def rows_of(*events: dict[str, Any]) -> dict[str, Any]:
-    return {row.kernel: row for row in kernel_table(read_trace(kineto_of(list(events))), devices={0: DEVICE})}
+    return {row.kernel: row for row in kernel_table(traced(list(events)), devices={0: DEVICE})}
 
 
 def test_operators_of_a_kernel_are_sorted_by_frequency() -> None:
@@ -59,7 +58,7 @@ def test_work_of_an_operator_counts_at_its_main_kernel() -> None:
 def test_work_is_that_of_the_innermost_counted_operator() -> None:
     outer = [([64, 32], "float"), ([16, 32], "float")]
     events = [op("aten::linear", 0, 50, outer), op("aten::mm", 5, 40, PRODUCT), launch(1, 10), kernel("gemm", 1, 60, 4)]
-    trace = read_trace(kineto_of(events))
+    trace = traced(events)
     work = work_of_events(trace)
     assert trace.names[trace.calls.name[work.call[0]]] == "aten::mm"
     assert (work.flops.tolist(), work.bytes.tolist(), work.operator_ns.tolist()) == ([FLOPS], [BYTES], [4_000])
@@ -70,7 +69,7 @@ def test_several_launches_of_the_main_kernel_share_by_duration() -> None:
     events = [op("aten::mm", 0, 50, PRODUCT)]
     for at, dur in enumerate((1, 3, 3), 1):
         events += [launch(at, at, 0.5), kernel("gemm", at, 100 * at, dur)]
-    work = work_of_events(read_trace(kineto_of(events)))
+    work = work_of_events(traced(events))
     assert work.flops.sum() == FLOPS and work.bytes.sum() == BYTES and work.operator_ns.tolist() == [1000, 3000, 3000]
     assert work.flops.tolist()[0] == pytest.approx(FLOPS / 7, abs=3)
 
@@ -84,8 +83,7 @@ def test_innermost_choices_equal_those_found_by_walking_up(drawn: list[tuple[int
         above = parent[at]
         while chosen[at] and above >= 0:
             wanted[above], above = False, parent[above]
-    found = _innermost(np.array(parent, np.int64), np.array(chosen, np.bool_))
-    assert found.tolist() == wanted
+    assert _innermost(np.array(parent, np.int64), np.array(chosen, np.bool_)).tolist() == wanted
 
 
 @pytest.mark.parametrize(
@@ -113,7 +111,7 @@ def test_sums_leave_out_values_that_are_unknown() -> None:
 
 def test_least_times_of_events_at_the_peaks_of_the_device() -> None:
     events = [op("aten::mm", 0, 50, PRODUCT), launch(1, 5), kernel("gemm", 1, 20, 5), kernel("other", 9, 90, 5)]
-    trace = read_trace(kineto_of(events))
+    trace = traced(events)
     bounds = row_bounds([trace, trace], [DEVICE])
     assert bounds[trace.gpu.source].tolist()[0] == 33 and len(bounds) == 2 * len(trace)
     assert bounds[len(trace) :].tolist() == bounds[: len(trace)].tolist()

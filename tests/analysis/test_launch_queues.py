@@ -1,7 +1,5 @@
 """Causes of idle time and queues of a small trace, by hand."""
 
-from typing import Any
-
 import pytest
 from etplus.analysis.launch_queues import (
     IdleCauses,
@@ -13,9 +11,7 @@ from etplus.analysis.launch_queues import (
     queue_use,
 )
 from etplus.converters.open import load
-from etplus.converters.open import load as read_trace
-from etplus.trace.trace import Trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from support import shared_trace
 
 EVENTS = [
@@ -26,21 +22,17 @@ EVENTS = [
 """In stream 7 from 20 to 30, 80 to 85 and 180 to 200 µs, in stream 8 from 40 to 45."""
 
 
-def traced(events: list[dict[str, Any]] = EVENTS) -> Trace:
-    return read_trace(kineto_of(events))
-
-
 def test_idle_time_of_a_stream_is_split_by_cause() -> None:
-    assert idle_causes(traced()) == [
+    assert idle_causes(traced(EVENTS)) == [
         IdleCauses(0, 7, 50_000, 1, 0, 0, 95_000, 1, 20_000, 0), IdleCauses(0, 8, 0, 0, 0, 0, 0, 0, 40_000, 155_000)
     ]  # fmt: skip
-    assert [row.idle_ns for row in idle_causes(traced())] == [165_000, 195_000]
-    assert idle_causes(traced(), 95_001)[0] == IdleCauses(0, 7, 50_000, 1, 95_000, 1, 0, 0, 20_000, 0)
-    assert idle_causes(traced(), 95_000)[0] == IdleCauses(0, 7, 50_000, 1, 0, 0, 95_000, 1, 20_000, 0)
+    assert [row.idle_ns for row in idle_causes(traced(EVENTS))] == [165_000, 195_000]
+    assert idle_causes(traced(EVENTS), 95_001)[0] == IdleCauses(0, 7, 50_000, 1, 95_000, 1, 0, 0, 20_000, 0)
+    assert idle_causes(traced(EVENTS), 95_000)[0] == IdleCauses(0, 7, 50_000, 1, 0, 0, 95_000, 1, 20_000, 0)
 
 
 def test_launched_events_are_summed_by_runtime_call_without_lost_ones() -> None:
-    assert launch_statistics(traced()) == [
+    assert launch_statistics(traced(EVENTS)) == [
         LaunchRow("cudaLaunchKernel", 3, 65_000, 10_000, 20_000, 3_000.0, 2_000.0, 8_000, 1, 1, 0)
     ]
 
@@ -54,7 +46,7 @@ def test_calls_over_50_us_and_delays_over_100_us_are_long() -> None:
 
 
 def test_queues_grow_at_launches_and_shrink_as_kernels_start() -> None:
-    trace = traced()
+    trace = traced(EVENTS)
     found = [(one.stream, (one.ts - trace.span.start).tolist(), one.length.tolist()) for one in queue_lengths(trace)]
     assert found == [
         (7, [10_000, 20_000, 75_000, 80_000], [1, 0, 1, 0]), (8, [12_000, 40_000], [1, 0])

@@ -1,6 +1,5 @@
 """Memory over time: against the recorded totals, against a program of known allocations, ET-only against recorded."""
 
-import json
 import random
 from collections import Counter
 from typing import Any
@@ -14,8 +13,8 @@ from etplus.analysis.storages import storages_of
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
-from made_traces import memory_event, op
-from support import Document, et_document, kineto_document
+from made_traces import kineto_of, memory_event, op
+from support import Document, et_document
 from traces import GPU_SHAPED, trace_of
 
 
@@ -48,7 +47,7 @@ def program(seed: int) -> tuple[bytes, list[tuple[str, int, int, int]], dict[int
         totals[at] = total
         events.append(memory_event(ts + 3, size, address, total))
     choose.shuffle(events)
-    return json.dumps(kineto_document(events)).encode(), [tuple(one) for one in blocks], totals
+    return kineto_of(events), [tuple(one) for one in blocks], totals
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -91,7 +90,7 @@ def test_storages_whose_ids_are_used_again_and_nested_makers() -> None:
     times = {10: (0, 8), 11: (10, 5), 12: (20, 20), 13: (25, 10), 14: (50, 20), 15: (55, 5), 16: (80, 10)}
     names = {one["id"]: one["name"] for one in nodes}
     events = [op(names[k], *times[k], args={"Record function id": k, "Ev Idx": k}) for k in times]
-    trace = link(orjson.dumps(et_document(nodes, "1.1.1-chakra.0.0.4")), orjson.dumps(kineto_document(events)))
+    trace = link(orjson.dumps(et_document(nodes, "1.1.1-chakra.0.0.4")), kineto_of(events))
     held = storages_of(trace)
     names_of = [trace.names[trace.calls.name[call]] if call >= 0 else None for call in held.call.tolist()]
     found = sorted(zip(names_of, held.bytes.tolist(), held.begin.tolist(), held.end.tolist(), strict=True), key=str)
@@ -113,7 +112,7 @@ def test_a_storage_that_is_resized_has_its_last_size() -> None:
     ]  # fmt: skip
     names = {one["id"]: one["name"] for one in nodes}
     events = [op(names[k], 10 * k, 5, args={"Record function id": k, "Ev Idx": k}) for k in names]
-    trace = link(orjson.dumps(et_document(nodes, "1.1.1-chakra.0.0.4")), orjson.dumps(kineto_document(events)))
+    trace = link(orjson.dumps(et_document(nodes, "1.1.1-chakra.0.0.4")), kineto_of(events))
     assert storages_of(trace).bytes.tolist() == [4096]
 
 
@@ -121,7 +120,7 @@ def test_a_storage_that_is_resized_has_its_last_size() -> None:
 def test_memory_of_devices_without_a_valid_number_counts_at_0(device: int, number: int) -> None:
     events = [op("aten::mm", 0, 5), memory_event(1, 512, 64, 512)]
     events[1]["args"]["Device Id"] = device
-    trace = load(json.dumps(kineto_document(events)).encode())
+    trace = load(kineto_of(events))
     assert [one.number for one in device_memory(trace)] == [number]
     assert {one.device for one in counters(trace)} == {number}
 
@@ -138,7 +137,7 @@ def test_a_broken_memory_list_in_etplus_is_refused(bad: str) -> None:
 
 def test_an_event_without_its_size_is_lost_with_a_warning() -> None:
     events = [op("aten::mm", 0, 5), memory_event(1, 5, 64, 5), {**memory_event(2, 5, 64, 5), "args": {"Addr": 1}}]
-    trace = load(json.dumps(kineto_document(events)).encode())
+    trace = load(kineto_of(events))
     assert len(trace.memory) == 1 and trace.damage
 
 

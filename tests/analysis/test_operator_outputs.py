@@ -6,7 +6,6 @@ import pytest
 from etplus.analysis.operator_outputs import (
     _LAST_INPUT,
     REDUCTIONS,
-    Returned,
     as_tensors,
     broadcast,
     functional,
@@ -17,10 +16,6 @@ from etplus.trace.tensors import Signature, Tensor
 from made_calls import signature
 
 FLOATS = "float32"
-
-
-def tensors(returned: Returned | None) -> list[tuple[tuple[int, ...], str]] | None:
-    return None if returned is None else [(part.shape, part.dtype) for part in as_tensors(returned, FLOATS)]
 
 
 def test_plain_names_drop_namespace_overload_and_underscore() -> None:
@@ -66,7 +61,8 @@ def test_matmul_shapes_broadcast_and_mismatches_have_none() -> None:
 
 def reduced(name: str, *arguments: Any, dtype: str = FLOATS) -> list[tuple[tuple[int, ...], str]] | None:
     (how,) = (how for names, how in REDUCTIONS.items() if name in names.split())
-    return tensors(how.outputs(signature(*arguments, dtype=dtype)))
+    returned = how.outputs(signature(*arguments, dtype=dtype))
+    return None if returned is None else [(part.shape, part.dtype) for part in as_tensors(returned, FLOATS)]
 
 
 def test_reductions_give_the_shape_and_type_of_their_result() -> None:

@@ -2,18 +2,16 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 from captured import capture_events, encode, replay_events
 from etplus.analysis.modules import ModuleRow, module_class, module_table, operator_table
-from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import annotation, kernel, kineto_of, launch, op, traced
 from traces import GPU_SHAPED, trace_of
 
 TRACES = ("gpu-kineto/h100_bert", f"linked {GPU_SHAPED}")
@@ -76,27 +74,19 @@ def test_operators_of_a_capture_have_the_kernels_of_its_replays() -> None:
     assert shaped == [("aten::mm", "[8,4]"), ("aten::relu", "[10,4]"), ("run", "")]
 
 
-def region(name: str, ts: float, dur: float) -> dict[str, Any]:
-    return op(name, ts, dur, cat="user_annotation")
-
-
 EVENTS = [
-    region("nn.Module: Net_0", 0, 100), region("nn.Module: Layer_0", 10, 20), region("nn.Module: Layer_1", 40, 30),
-    region("nn.Module: Layer_1", 80, 10), region("## step ##", 200, 50), op("aten::a", 12, 5), op("aten::a", 42, 5),
-    op("aten::a", 82, 5), op("aten::b", 72, 5), op("aten::c", 210, 5), op("aten::d", 300, 5),
+    annotation("nn.Module: Net_0", 0, 100), annotation("nn.Module: Layer_0", 10, 20), op("aten::a", 12, 5),
+    annotation("nn.Module: Layer_1", 40, 30), annotation("nn.Module: Layer_1", 80, 10), op("aten::a", 42, 5),
+    annotation("## step ##", 200, 50), op("aten::a", 82, 5), op("aten::b", 72, 5), op("aten::c", 210, 5),
+    op("aten::d", 300, 5),
 ]  # fmt: skip
 
 
-def launched() -> list[dict[str, Any]]:
-    """A kernel of 1, 2, 4, 8, 16, 32 µs by each of the operators."""
-    found = []
-    for at, ts in enumerate((13, 43, 83, 73, 211, 301)):
-        found += [launch(at + 1, ts), kernel("k", at + 1, 400 + 100 * at, 2**at)]
-    return found
-
-
 def test_modules_of_one_class_under_one_caller_share_a_row() -> None:
-    found = module_table(read_trace(kineto_of([*EVENTS, *launched()])))
+    """A kernel of 1, 2, 4, 8, 16, 32 µs by each of the operators."""
+    launches = [launch(at, ts) for at, ts in enumerate((13, 43, 83, 73, 211, 301), 1)]
+    kernels = [kernel("k", at + 1, 400 + 100 * at, 2**at) for at in range(6)]
+    found = module_table(traced([*EVENTS, *launches, *kernels]))
     assert found == [
         ModuleRow(("## step ##",), 1, 1, 50_000, 50_000, 16_000, 16_000, 0, 0),
         ModuleRow(("Net",), 1, 1, 40_000, 100_000, 8_000, 15_000, 0, 0),
@@ -113,13 +103,13 @@ def test_a_module_class_is_the_name_without_prefix_and_last_number() -> None:
 
 def test_an_annotation_has_what_other_threads_launch_while_its_own_waits_inside_it() -> None:
     events = [
-        region("step", 0, 200), region("backward", 100, 50), op("aten::a", 10, 5), launch(1, 11),
+        annotation("step", 0, 200), annotation("backward", 100, 50), op("aten::a", 10, 5), launch(1, 11),
         kernel("forward", 1, 300, 1), op("autograd::engine::evaluate_function: A", 110, 8, tid=2),
         {**launch(2, 111), "tid": 2}, kernel("backward", 2, 310, 2), op("hook", 120, 10, cat="user_annotation", tid=2),
         op("aten::b", 121, 5, tid=2), {**launch(3, 122), "tid": 2}, kernel("of the hook", 3, 320, 4),
         {**launch(4, 150), "tid": 2}, kernel("after it", 4, 330, 8), kernel("launched earlier", 5, 115, 16),
     ]  # fmt: skip
-    trace = read_trace(kineto_of(events))
+    trace = traced(events)
     rows = {row.path: (row.device_self_ns, row.device_total_ns) for row in module_table(with_unattached(trace))}
     assert rows == {
         ("step",): (9_000, 15_000), ("step", "backward"): (2_000, 6_000), ("hook",): (4_000, 4_000)

@@ -1,18 +1,16 @@
 """Time by source line and by phase: sums are exact, and each event counts where its stack says."""
 
-import json
 from pathlib import Path
 
 from etplus import link
 from etplus.analysis.origins import source_table
 from etplus.trace.stacks import is_own_file, own_by
 from made_traces import frame, kernel, kineto_of, launch, op, program
-from support import call
+from support import read_json, succeeds
 
 
 def test_each_line_of_a_function_counts_its_own_work() -> None:
-    trace = link(None, kineto_of(program({7: ("aten::mm", 30), 9: ("aten::relu", 50)})))
-    rows = source_table(trace)
+    rows = source_table(link(None, kineto_of(program({7: ("aten::mm", 30), 9: ("aten::relu", 50)}))))
     assert [(row.line, row.device_self_ns, row.launches, row.calls, row.exact, row.own) for row in rows] == [
         (9, 50_000, 1, 1, True, True), (7, 30_000, 1, 1, True, True)
     ]  # fmt: skip
@@ -87,9 +85,8 @@ def test_the_own_option_decides_which_code_is_own(tmp_path: Path) -> None:
     events = [*program({7: ("aten::mm", 30)}), frame("lib/tool.py(2): inner", 3, 80, "train.py:7")]
     (tmp_path / "kineto.json").write_bytes(kineto_of(events))
     for words, wanted in (([], "lib/tool.py"), (["--own", "train*"], "train.py")):
-        done = call("analyze", "kineto.json", *words, "--json", "out.json", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        (trace,) = json.loads((tmp_path / "out.json").read_bytes())["traces"]
+        succeeds("analyze", "kineto.json", *words, "--json", "out.json", cwd=tmp_path)
+        (trace,) = read_json(tmp_path / "out.json")["traces"]
         assert [row["file"] for row in trace["sources"] if row["launches"]] == [wanted]
 
 

@@ -59,8 +59,7 @@ def test_one_call_for_both_phases_counts_every_visible_pair(
     if rows == 0 or (prefill and decode and rows in {sum(q for q, _ in prefill), sum(q for q, _ in decode)}):
         return
     done = attention_work(UNIFIED, unified(rows, *heads, dim), sums(prefill), sums(decode))
-    pairs = sum(len(visible(q, k)) for q, k in prefill + decode)
-    assert done.flops == pairs * heads[0] * (2 * dim + 2 * dim)
+    assert done.flops == sum(len(visible(q, k)) for q, k in prefill + decode) * heads[0] * (2 * dim + 2 * dim)
     moved = 0
     for q, k in prefill + decode:
         moved += 2 * 2 * q * heads[0] * dim  # queries, results
@@ -108,8 +107,7 @@ def test_the_window_is_read_after_the_causal_flag() -> None:
     assert window_of(call) == 3
     assert window_of(signature((8, 4, 16), True, -1, -1)) is None
     assert window_of(signature((8, 4, 16), 128, 128)) is None
-    one = sums([(8, 20)])
-    done = attention_work("_vllm_fa2_C::varlen_fwd", call, one, NO_REQUESTS)
+    done = attention_work("_vllm_fa2_C::varlen_fwd", call, sums([(8, 20)]), NO_REQUESTS)
     assert done.flops == 4 * 16 * 4 * len(visible(8, 20, 3)) and done.flops < 4 * 16 * 4 * len(visible(8, 20))
     assert done.bytes == 2 * (2 * 8 * 4 * 16 + 2 * 11 * 2 * 16)
 

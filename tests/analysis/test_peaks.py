@@ -11,7 +11,7 @@ from etplus.linker.pipeline import read_captures
 from etplus.planning.costs.task import bound_of, gpu_tasks
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from support import shared_trace
 
 CLOCK_NS = 1000
@@ -60,17 +60,16 @@ def test_data_in_the_cache_have_no_share_of_the_bandwidth(
     elements: int, us: int, bound: str, share: float | None
 ) -> None:
     events = [op("aten::relu", 0, 30, [([elements], "float")]), launch(1, 5), kernel("elementwise", 1, 20, us)]
-    trace = load(kineto_of(events))
+    trace = traced(events)
     (row,) = kernel_table(trace)
     assert row.bytes == 8 * elements
     assert (row.bound, row.bytes_share) == (bound, None if share is None else pytest.approx(share))
     assert row.bytes_per_second == pytest.approx(8 * elements / us * 1e6), "the rate is what it is"
-    judged = from_memory(trace, np.array([8 * elements]), find_devices(trace))
-    assert judged.tolist() == [share is not None]
+    assert from_memory(trace, np.array([8 * elements]), find_devices(trace)).tolist() == [share is not None]
 
 
 def test_a_device_without_a_known_cache_is_held_against_its_memory() -> None:
     events = [op("aten::relu", 0, 30, [([1000], "float")]), launch(1, 5), kernel("elementwise", 1, 20, 10)]
     spec = Device(name="mine", tflops={"float32": 1}, memory_gb_s=100)
-    (row,) = kernel_table(load(kineto_of(events)), devices={0: spec})
+    (row,) = kernel_table(traced(events), devices={0: spec})
     assert (row.bytes_share, row.bound) == (pytest.approx(8000 / 10e-6 / 100e9), "memory")

@@ -1,32 +1,20 @@
 """Sequences of kernels of a small trace, counted by hand."""
 
-from typing import Any
-
 from etplus.analysis.modules import KernelSequence, kernel_sequences
-from etplus.converters.open import load as read_trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 
 
-def calls(*sequences: tuple[str, str]) -> list[dict[str, Any]]:
+def test_calls_of_one_operator_with_equal_kernel_sequences_share_a_row() -> None:
     """Calls of 20 µs, each with an operator inside that launches kernels (of 1, 2, 3, … µs)."""
-    events, number = [], 0
+    sequences = ("a", "xyz"), ("b", "xyz"), ("a", "xyz"), ("a", "xzy"), ("a", "xy"), ("c", "xxxx")
+    events, number = [kernel("lost", 99, 2000, 5)], 0
     for at, (name, kernels) in enumerate(sequences):
-        events += [op(name, 100 * at, 20), op("aten::inner", 100 * at + 1, 18)]
+        events += [op(f"aten::{name}", 100 * at, 20), op("aten::inner", 100 * at + 1, 18)]
         for place, letter in enumerate(kernels):
             number += 1
             events += [launch(number, 100 * at + 2 + place, 0.5)]
             events += [kernel(letter, number, 100 * at + 30 + 10 * place, place + 1)]
-    return events
-
-
-def test_calls_of_one_operator_with_equal_kernel_sequences_share_a_row() -> None:
-    trace = read_trace(
-        kineto_of([
-            *calls(("aten::a", "xyz"), ("aten::b", "xyz"), ("aten::a", "xyz"), ("aten::a", "xzy"), ("aten::a", "xy"),
-                   ("aten::c", "xxxx")),
-            kernel("lost", 99, 2000, 5),
-        ])
-    )  # fmt: skip
+    trace = traced(events)
     xyz = ("x", "y", "z")
     longer = [
         KernelSequence("aten::a", xyz, 2, 12_000, 40_000), KernelSequence("aten::c", ("x",) * 4, 1, 10_000, 20_000),

@@ -1,19 +1,16 @@
 """Latency, device time, idle time and throughput of serving steps against sums by hand, and selection by phase."""
 
 import numpy as np
-import orjson
 import pytest
 from etplus.analysis.summary import analyze
 from etplus.analysis.trace_diff import difference, json_of_difference
-from etplus.converters.open import load
 from etplus.timeline.iterations import find_iterations
 from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
 from etplus.trace.steps import chosen_steps
-from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from served import Batch, Served, serve
+from served import Batch, serve
 from support import examples
 
 US = 1000
@@ -21,10 +18,6 @@ PREFILL = Batch(prefill=[(64, 64), (16, 80)])
 DECODE = Batch(decode=[(1, 65), (1, 81), (1, 9)])
 MIXED = Batch(prefill=[(32, 32)], decode=[(1, 66), (1, 82)])
 MANY = [PREFILL, DECODE, DECODE, MIXED, DECODE, PREFILL, DECODE]
-
-
-def trace_of(made: Served) -> Trace:
-    return load(orjson.dumps(made.document()))
 
 
 def covered(spans: list[tuple[int, int]], start: int, end: int) -> int:
@@ -39,7 +32,7 @@ def covered(spans: list[tuple[int, int]], start: int, end: int) -> int:
 )  # fmt: skip
 def test_rows_of_serving_steps_equal_a_brute_force(batches: list[Batch], seed: int, delay: int, threads: int) -> None:
     made = serve(batches, seed=seed, delay=delay, threads=threads)
-    rows = analyze(trace_of(made)).serving_steps
+    rows = analyze(made.trace()).serving_steps
     every = [event for events in made.device for event in events]
     every += [
         (event["ts"] * US, (event["ts"] + event["dur"]) * US)
@@ -61,7 +54,7 @@ def test_rows_of_serving_steps_equal_a_brute_force(batches: list[Batch], seed: i
 
 
 def test_rates_and_latencies_of_phases_follow_from_their_steps() -> None:
-    analysis = analyze(trace_of(serve(MANY, seed=3)))
+    analysis = analyze(serve(MANY, seed=3).trace())
     steps, phases = analysis.serving_steps, {row.phase: row for row in analysis.serving_phases}
     assert list(phases) == ["prefill", "decode", "mixed", "all"]
     prefill, decode, mixed = ([row for row in steps if row.phase == name] for name in ("prefill", "decode", "mixed"))
@@ -85,16 +78,16 @@ def test_rates_and_latencies_of_phases_follow_from_their_steps() -> None:
 def test_what_an_annotation_does_not_say_is_not_known() -> None:
     made = serve([DECODE, MIXED], form="sglang")
     made.events[0]["name"] = "execute_speculative_5_of_8"
-    unknown, mixed = analyze(trace_of(made)).serving_steps
+    unknown, mixed = analyze(made.trace()).serving_steps
     assert (unknown.phase, unknown.tokens, unknown.tokens_per_second, unknown.ns_per_output_token) == (
         "unknown", None, None, None,
     )  # fmt: skip
     assert (mixed.phase, mixed.tokens, mixed.decode_tokens, mixed.ns_per_output_token) == ("mixed", 34, None, None)
-    assert analyze(trace_of(made)).serving_phases[-1].tokens is None
+    assert analyze(made.trace()).serving_phases[-1].tokens is None
 
 
 def test_a_part_by_phase_has_the_steps_of_that_phase() -> None:
-    trace = trace_of(serve(MANY, seed=5))
+    trace = serve(MANY, seed=5).trace()
     part = part_of(trace, steps="decode")
     assert part.steps.names == ("1", "2", "4", "6") and part.steps.phases == ("decode",) * 4
     numbers = chosen_steps("decode", len(trace.steps), trace.steps.phases, "")
@@ -116,13 +109,13 @@ def test_a_part_by_phase_has_the_steps_of_that_phase() -> None:
 )
 def test_phases_and_steps_that_do_not_exist_are_refused(wanted: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        part_of(trace_of(serve(MANY)), steps=wanted)
+        part_of(serve(MANY).trace(), steps=wanted)
     with pytest.raises(UsageError, match="use one of prefill, decode"):
-        trace_of(serve(MANY)).steps.of_phase("forward")
+        serve(MANY).trace().steps.of_phase("forward")
 
 
 def test_phases_of_two_traces_are_compared_side_by_side() -> None:
-    one, other = (analyze(trace_of(serve(MANY[:count], seed=count))) for count in (7, 3))
+    one, other = (analyze(serve(MANY[:count], seed=count).trace()) for count in (7, 3))
     found = difference(one, other)
     assert [row.phase for row in found.phases] == ["prefill", "decode", "mixed", "all"]
     decode, mixed = found.phases[1:3]

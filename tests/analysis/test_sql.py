@@ -9,7 +9,7 @@ from typing import Any
 
 import etplus
 import pytest
-from etplus import Trace, convert, link
+from etplus import Trace, convert
 from etplus.analysis import sql
 from etplus.analysis.sql import VIEWS, QueryResult, SqlTables, _bytes_of
 from etplus.jobs.rank_communications import communications
@@ -52,7 +52,7 @@ def test_every_table_has_the_rows_of_the_trace() -> None:
 
 
 def test_stored_and_loaded_ranks_give_the_same_rows(tmp_path: Path) -> None:
-    traces = {rank: link(*pair) for rank, pair in enumerate(Job(ddp, 2).write(tmp_path))}
+    traces = dict(enumerate(Job(ddp, 2).traces()))
     convert(list(traces.values()), tmp_path / "job.parquet")
     for query in (
         "select * from ranks order by rank",
@@ -134,7 +134,7 @@ Answer = Callable[[Trace], Iterable[tuple[Any, ...]]]
 
 @cache
 def made_ranks() -> dict[int, Trace]:
-    return {rank: link(*texts) for rank, texts in enumerate(Job(ddp, 2).texts(waits=True, network=Network(30, 5000)))}
+    return dict(enumerate(Job(ddp, 2).traces(waits=True, network=Network(30, 5000))))
 
 
 @cache

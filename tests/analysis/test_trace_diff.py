@@ -10,9 +10,8 @@ from etplus.analysis.findings import changes
 from etplus.analysis.place_diff import _files, line_rows
 from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.trace_diff import _weighted, difference, regressions
-from etplus.converters.open import load as read_trace
 from etplus.report import diff_text
-from made_traces import frame, kernel, kineto_of, launch, op, program
+from made_traces import frame, kernel, kineto_of, launch, op, program, traced
 
 
 def analyzed(*calls: tuple[str, float]) -> Analysis:
@@ -22,7 +21,7 @@ def analyzed(*calls: tuple[str, float]) -> Analysis:
         start = 100 + 100 * at
         events += [op("aten::outer", start, 20), op(name, start + 1, 15), launch(at + 1, start + 2)]
         events += [kernel(f"k {name}", at + 1, start + 20, dur)]
-    return analyze(read_trace(kineto_of(events)))
+    return analyze(traced(events))
 
 
 def stepped(optimizer: float, steps: int, gpu: bool) -> Analysis:
@@ -35,7 +34,7 @@ def stepped(optimizer: float, steps: int, gpu: bool) -> Analysis:
         events += [op("aten::add_", start + 150, 20 if gpu else optimizer)]
         if gpu:
             events += [launch(at + 1, start + 155), kernel("k", at + 1, start + 200, optimizer)]
-    return analyze(read_trace(kineto_of(events)))
+    return analyze(traced(events))
 
 
 @pytest.mark.parametrize("gpu", [False, True])
@@ -94,8 +93,7 @@ def test_lines_that_only_one_trace_has_are_marked() -> None:
 def test_lines_of_moved_or_renamed_files_are_paired() -> None:
     one, other = program(BEFORE, file="/a/v1/train.py"), program(BEFORE, file="/b/v2/train.py")
     assert {row[2] for row in compared(one, other)} == {""}
-    renamed = program(BEFORE, file="/a/main.py")
-    assert {row[2] for row in compared(one, renamed)} == {""}
+    assert {row[2] for row in compared(one, program(BEFORE, file="/a/main.py"))} == {""}
 
 
 @pytest.mark.parametrize("exact", [True, False])

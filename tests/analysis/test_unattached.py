@@ -12,15 +12,10 @@ from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import UNATTACHED_REASONS
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_traces import kernel, kineto_of, launch, op
-from support import Document, call, et_document, linked
+from support import call, et_document, linked
 from traces import GPU_SHAPED
-
-
-def of_bytes(document: Document) -> Trace:
-    return read_etplus(orjson.dumps(document))
 
 
 @pytest.fixture
@@ -59,7 +54,7 @@ def test_only_what_ran_beside_the_linked_operators_counts() -> None:
 def test_files_of_format_1_0_say_what_they_lack() -> None:
     document = linked(GPU_SHAPED).to_dict()
     missing = len(document.pop("unattached"))
-    trace = with_unattached(of_bytes(document))
+    trace = with_unattached(read_etplus(orjson.dumps(document)))
     assert missing and any(note.startswith(f"{missing} GPU events not attached") for note in trace.notes)
 
 
@@ -68,13 +63,13 @@ def test_a_broken_list_of_unattached_events_is_refused() -> None:
         document = linked(GPU_SHAPED).to_dict()
         document["unattached"][0] |= change
         with pytest.raises(TraceFormatError, match='"unattached"'):
-            _ = of_bytes(document).unattached
+            _ = read_etplus(orjson.dumps(document)).unattached
 
 
 def test_the_order_of_unattached_events_does_not_matter() -> None:
     document = linked(GPU_SHAPED).to_dict()
-    expected = with_unattached(of_bytes(document))
+    expected = with_unattached(read_etplus(orjson.dumps(document)))
     document["unattached"].reverse()
-    found = with_unattached(of_bytes(document))
+    found = with_unattached(read_etplus(orjson.dumps(document)))
     assert found.gpu.ts.tolist() == expected.gpu.ts.tolist()
     assert analyze(replace(found, file="")).device_use == analyze(replace(expected, file="")).device_use

@@ -9,7 +9,7 @@ import pytest
 from etplus.cli import analyze as module
 from etplus.linker import link
 from made_traces import kernel, kineto_of, launch, op
-from support import call, fixture_pair, kineto_document, run_python
+from support import call, fixture_pair, run_python
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def write_steps(path: Path, steps: int) -> None:
     events = []
     for k in range(steps):
         events += [op("=aten::mm", 100 * k, 20), launch(k + 1, 100 * k + 5, 2), kernel("gemm", k + 1, 100 * k + 30, 10)]
-    path.write_text(json.dumps(kineto_document(events)))
+    path.write_bytes(kineto_of(events))
 
 
 def test_each_table_has_the_rows_of_all_traces(tmp_path: Path) -> None:
@@ -64,8 +64,7 @@ def test_each_table_has_the_rows_of_all_traces(tmp_path: Path) -> None:
     text = (tmp_path / "x.txt").read_text()
     second = text.index("\n\nfile    b.json")
     assert text.startswith("file    a.json")
-    alone = call("analyze", "--full", "a.json", cwd=tmp_path).stdout
-    assert alone.decode() == text[:second] + "\n"
+    assert call("analyze", "--full", "a.json", cwd=tmp_path).stdout.decode() == text[:second] + "\n"
     assert list(json.loads(call("analyze", "a.json", "--json", cwd=tmp_path).stdout)) == ["traces"]
 
 
@@ -103,8 +102,7 @@ def test_the_summary_of_a_job_begins_with_the_longest_waits() -> None:
     shown: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "table_text", lambda table, width, top: shown.append((table, top)) or "table")
-        text = module.summary_text(made, 80)
-        assert text == "job of 2 ranks, 1 stragglers: 1\n\ntable\n\ntable"
+        assert module.summary_text(made, 80) == "job of 2 ranks, 1 stragglers: 1\n\ntable\n\ntable"
         assert shown == [([late[2], late[1], late[0]], 15), ([waits[2], waits[1], waits[0]], 15)]
         made.late, made.collectives = [], []
         assert module.summary_text(made, 80).startswith("job of 2 ranks\n")

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 from etplus.converters.open import load
-from support import assert_valid, call, read_json
+from support import assert_valid, call, read_json, succeeds
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What the demo printed, and the folder that it wrote to."""
     folder = tmp_path_factory.mktemp("demo") / "two words"
-    done = call("demo", "-o", folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode(), folder
+    return succeeds("demo", "-o", folder).stdout.decode(), folder
 
 
 def test_commands_run_as_pasted(made: tuple[str, Path]) -> None:

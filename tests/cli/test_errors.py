@@ -3,21 +3,14 @@
 Module: cli.main.
 """
 
-import json
 import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
-from support import call, command, fixture_pair, plain
+from support import call, command, fixture_pair, plain, read_json
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
-
-
-def link(folder: Path, et: bytes, kineto: bytes) -> None:
-    (folder / "et.json").write_bytes(et)
-    (folder / "kineto.json").write_bytes(kineto)
-    assert call("link", "et.json", "kineto.json", "--output", "plus.json", cwd=folder).returncode == 0
 
 
 def one_line(done: subprocess.CompletedProcess[bytes], *parts: str) -> None:
@@ -27,7 +20,9 @@ def one_line(done: subprocess.CompletedProcess[bytes], *parts: str) -> None:
 
 
 def test_deeply_nested_json_fails_with_one_line(tmp_path: Path) -> None:
-    link(tmp_path, plain(ET), plain(KINETO))
+    (tmp_path / "et.json").write_bytes(plain(ET))
+    (tmp_path / "kineto.json").write_bytes(plain(KINETO))
+    assert call("link", "et.json", "kineto.json", "--output", "plus.json", cwd=tmp_path).returncode == 0
     assert call("convert", "plus.json", "-o", "x.0.et", cwd=tmp_path).returncode == 0
     (tmp_path / "deep.json").write_text("[" * 100_000)
     for words in (
@@ -61,5 +56,5 @@ def test_a_table_that_cannot_be_printed_leaves_no_file(plus: Path) -> None:
 
 def test_a_closed_stream_fails_only_a_command_that_reads_it(plus: Path) -> None:
     assert shell("$E convert --augment plus.json -o new.json 0<&- >&- 2>&-", plus.parent).returncode == 0
-    assert json.loads((plus.parent / "new.json").read_bytes())["nodes"]
+    assert read_json(plus.parent / "new.json")["nodes"]
     one_line(shell("$E link --kineto-file - --output out.json <&-", plus.parent), "standard input is closed")

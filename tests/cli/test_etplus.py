@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from etplus import __version__
 from etplus.cli.parser import COMMANDS, GROUPS, TASKS
-from support import call, on_terminal
+from support import call, on_terminal, refused
 
 NAMES = sorted({*COMMANDS, *TASKS} - {"predict"})
 
@@ -38,8 +38,7 @@ def test_wrong_usage_of_a_command_is_one_line(name: str) -> None:
 @pytest.mark.parametrize("target", ["file", "file/below", "/proc/nonesuch"])
 def test_demo_refuses_an_output_that_is_no_folder(tmp_path: Path, target: str) -> None:
     (tmp_path / "file").write_bytes(b"")
-    done = call("demo", "--output", target, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"error: " in done.stderr
+    assert "error: " in refused("demo", "--output", target, cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -58,8 +57,7 @@ def test_errors_are_colored_on_a_terminal_that_wants_it(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_misspelled_command_option_or_choice_gets_a_suggestion(words: str, meant: str) -> None:
-    done = call(*words.split())
-    assert done.returncode == 2 and f"; did you mean {meant}?" in done.stderr.decode()
+    assert f"; did you mean {meant}?" in refused(*words.split())
     assert b"did you mean" not in call("qqqq").stderr
 
 

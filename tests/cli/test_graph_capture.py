@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from captured import capture_events, encode, replay_events
-from support import assert_valid, call, et_document, read_json
+from support import assert_valid, call, et_document, read_json, refused, succeeds
 
 LAUNCHES = [("gemm", "aten::mm"), ("relu", "aten::relu")]
 KERNELS = [(name, 7) for name, _ in LAUNCHES]
@@ -22,8 +22,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_link_and_report_give_graph_kernels_captured_operators(files: tuple[Path, Path], tmp_path: Path) -> None:
     replay, capture = files
     words = ["--graph-capture", capture, "-o", "out.json", "--json", "r.json"]
-    done = call("link", "--kineto-file", replay, *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeds("link", "--kineto-file", replay, *words, cwd=tmp_path)
     text = " ".join(done.stderr.decode().split())
     said = "graphs 4 of 4 kernels and copies of 2 graph launches linked to operators in the capture (4 certain)"
     assert said in text
@@ -62,8 +61,7 @@ def test_nothing_linked_is_said_and_is_no_success(files: tuple[Path, Path], tmp_
 
 
 def test_analyze_takes_a_graph_capture_for_single_traces_only(files: tuple[Path, Path], tmp_path: Path) -> None:
-    done = call("analyze", files[0], "--graph-capture", files[1], "--json", "a.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    succeeds("analyze", files[0], "--graph-capture", files[1], "--json", "a.json", cwd=tmp_path)
     (trace,) = read_json(tmp_path / "a.json")["traces"]
     assert {row["op"] for row in trace["breakdown"]} == {"aten::mm", "aten::relu"}
     assert {row["modules"] for row in trace["breakdown"]} == {"nn.Module: Layer_0"}
@@ -87,6 +85,5 @@ def test_bad_captures_fail_with_one_line(
     if content is not None:
         path.write_bytes(content)
     given = path.parent if name.startswith("d/") else path
-    done = call("link", "--kineto-file", files[0], "--graph-capture", given, "-o", tmp_path / "out.json")
-    assert done.returncode == 2 and message in done.stderr.decode() and done.stderr.count(b"\n") == 1
+    assert message in refused("link", "--kineto-file", files[0], "--graph-capture", given, "-o", tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()

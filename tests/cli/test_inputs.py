@@ -13,7 +13,7 @@ from etplus.cli.main import main
 from etplus.converters.folder import InputPair, _by_number
 from etplus.schemas.text.file_ranks import FileRank
 from etplus.trace.errors import UsageError
-from support import call, fixture_pair, plain
+from support import call, fixture_pair, plain, succeeds
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 PAIR = "--et-file et.json --kineto-file kineto.json"
@@ -121,8 +121,7 @@ def test_tables_are_written_as_they_are_printed(folder: Path, words: str) -> Non
 
 
 def test_the_default_output_of_link_is_in_the_current_folder(folder: Path) -> None:
-    done = call("link", "../et.json", "../kineto.json", cwd=folder / "out")
-    assert done.returncode == 0 and b"\nwrote et_plus.json " in done.stderr
+    assert b"\nwrote et_plus.json " in succeeds("link", "../et.json", "../kineto.json", cwd=folder / "out").stderr
     assert [path.name for path in (folder / "out").iterdir()] == ["et_plus.json"]
 
 

@@ -62,8 +62,7 @@ def test_operators_that_were_not_executed_are_listed_up_to_ten() -> None:
 
 def test_the_first_line_has_the_conditions_and_the_share_of_the_time() -> None:
     for threads, words in ((1, "on a CPU, 1 thread, torch 2.5"), (2, "on a CPU, 2 threads, torch 2.5")):
-        found = Measured(1, ("x",), Conditions("a CPU", threads, "2.5"), (), (), 0.5, 0.1)
-        lines = measured_lines(found, 200)
+        lines = measured_lines(Measured(1, ("x",), Conditions("a CPU", threads, "2.5"), (), (), 0.5, 0.1), 200)
         assert lines[0] == f"measured 0 distinct calls {words}: 50.0% of the operators' self time"
         assert lines[1] == "10.0% of all self time belongs to autograd, Python and annotations"
 

@@ -27,22 +27,15 @@ def repro(folder: Path, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stderr.decode(), script
 
 
-def longest(name: str) -> tuple[int, float]:
-    """The id and the µs of the call of a name that took longest."""
-    trace = linked(NAME)
-    calls = trace.calls
-    at = np.flatnonzero(calls.name == trace.names.index(name))
-    assert len(at) > 1
-    took = (calls.end - calls.ts)[at]
-    return int(trace.nodes.id[calls.source[at[np.argmax(took)]]]), float(took.max()) / 1000
-
-
 def test_a_script_for_a_name_takes_its_longest_call(folder: Path) -> None:
     status, said, script = repro(folder, "--script", "aten::addmm")
     assert (status, said) == (0, "wrote r.py: aten::addmm\n") and "aten::addmm" in script and "p.json" in script
-    number, took = longest("aten::addmm")
-    assert f"\nRECORDED_US = {took!r}\n" in script
-    assert repro(folder, "--script", str(number)) == (0, said, script)
+    trace = linked(NAME)
+    at = np.flatnonzero(trace.calls.name == trace.names.index("aten::addmm"))
+    took = (trace.calls.end - trace.calls.ts)[at]
+    assert len(at) > 1 and f"\nRECORDED_US = {took.max() / 1000!s}\n" in script
+    longest = trace.nodes.id[trace.calls.source[at[np.argmax(took)]]]
+    assert repro(folder, "--script", str(longest)) == (0, said, script)
 
 
 @pytest.mark.parametrize(

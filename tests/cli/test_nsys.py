@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from nsys_files import et_of, real_export, small_export
-from support import assert_valid, call, read_json, shared_trace
+from support import assert_valid, call, read_json, shared_trace, succeeds
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +35,12 @@ def test_commands_take_all_ranks_or_the_chosen_one(folder: Path) -> None:
 
 
 def test_link_takes_an_export_alone_or_with_an_et(folder: Path) -> None:
-    done = call("link", "--kineto-file", "h100.sqlite", "--rank", "1", cwd=folder)
-    assert done.returncode == 0, done.stderr.decode()
+    succeeds("link", "--kineto-file", "h100.sqlite", "--rank", "1", cwd=folder)
     document = read_json(folder / "h100_rank1_plus.json")
     assert_valid(document)
     assert sum(event["cat"] == "kernel" for event in document["unattached"]) == 905
     words = "link --et-file job/rank0.et.json --kineto-file packed.sqlite.gz -o plus.json --json r.json"
-    done = call(*words.split(), cwd=folder)
-    assert done.returncode == 0, done.stderr.decode()
+    succeeds(*words.split(), cwd=folder)
     report = read_json(folder / "r.json")
     assert report["ops"]["linked"] == report["ops"]["total"] == 8391
     assert report["ops"]["certain"] == 0, "process 111 of a container"
@@ -52,10 +50,8 @@ def test_link_takes_an_export_alone_or_with_an_et(folder: Path) -> None:
 def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
     dry = call("link", "job", "--dry-run", cwd=folder)
     assert dry.stdout.decode().splitlines()[1:] == ["0,rank0.et.json,node.sqlite", "1,rank1.et.json,node.sqlite"]
-    done = call("link", "job", "-o", "linked", "--jobs", "1", cwd=folder)
-    assert done.returncode == 0, done.stderr.decode()
-    report = read_json(folder / "linked" / "job_report.json")
-    assert [one["linked"] for one in report["ranks"]] == [8391, 8391]
+    succeeds("link", "job", "-o", "linked", "--jobs", "1", cwd=folder)
+    assert [one["linked"] for one in read_json(folder / "linked" / "job_report.json")["ranks"]] == [8391, 8391]
     document = read_json(folder / "linked" / "rank_1.etplus.json.gz")
     assert {node["device"] for node in document["nodes"] if node.get("cat") == "kernel"} == {1}
 

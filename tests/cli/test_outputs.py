@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -12,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import support
 from etplus.cli.outputs import first_screen
-from support import PID, call, command, fixture_pair, on_terminal, plain
+from made_traces import kineto_of, op
+from support import call, command, fixture_pair, on_terminal, plain, read_json
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 
@@ -52,9 +53,7 @@ def sums(folder: Path) -> dict[str, str]:
 
 def refused(folder: Path, *arguments: str, message: str = "would replace") -> None:
     before = sums(folder)
-    done = call(*arguments, cwd=folder)
-    assert done.returncode == 2, done
-    assert done.stderr.count(b"\n") == 1 and message in done.stderr.decode(), done.stderr
+    assert message in support.refused(*arguments, cwd=folder)
     assert sums(folder) == before
 
 
@@ -121,18 +120,13 @@ def test_a_replaced_output_keeps_its_permissions(inputs: Path) -> None:
         (inputs / "out.json").chmod(mode)
         assert call("convert", "--augment", "kineto.json", "-o", "out.json", cwd=inputs).returncode == 0
         assert stat.S_IMODE((inputs / "out.json").stat().st_mode) == mode
-        assert json.loads((inputs / "out.json").read_bytes())["traceEvents"]
+        assert read_json(inputs / "out.json")["traceEvents"]
 
 
 def test_cells_of_tables_that_look_like_formulas_are_escaped(tmp_path: Path) -> None:
     names = ["=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "aten::mm", "a=b", " =2+2", ";=3+3", "a; =4+4", "＝5+5"]
     names += ["|cmd", "\u200b=6+6", "\ufeff@SUM(7)", "\u00a0-8+8", "a\t+9+9", "－1"]
-    calls = [
-        {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": 7, "ts": 10 * i, "dur": 5}
-        for i, name in enumerate(names)
-    ]
-    trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": calls}
-    (tmp_path / "=trace.json").write_text(json.dumps(trace))
+    (tmp_path / "=trace.json").write_bytes(kineto_of([op(name, 10 * i, 5) for i, name in enumerate(names)]))
     assert call("analyze", "--full", "=trace.json", "--csv", "tables", cwd=tmp_path).returncode == 0
     text = "".join(path.read_bytes().decode() for path in (tmp_path / "tables").iterdir())
     assert "'=1+1" in text and "'=trace.json" in text and ",aten::mm," in text
@@ -146,11 +140,10 @@ STEERING = "a\x9b2J\x1b[2Jb\u202ec\u2028d\u2029e\u200bf\u2066g\ufeffh\x7fi\U000e
 
 
 def test_terminals_and_texts_get_no_control_characters(tmp_path: Path) -> None:
-    call_of = {"ph": "X", "cat": "cpu_op", "name": STEERING, "pid": PID, "tid": 7, "ts": 1, "dur": 5}
-    trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": [call_of]}
-    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    trace = kineto_of([op(STEERING, 1, 5)])
+    (tmp_path / "trace.json").write_bytes(trace)
     (job := tmp_path / "job").mkdir()
-    (job / "rank-0\u202e.kineto.json").write_text(json.dumps(trace))
+    (job / "rank-0\u202e.kineto.json").write_bytes(trace)
     shown = on_terminal([*command("etplus"), "link", "job"], tmp_path).decode()
     plain = re.sub(r"\x1b\[[01;3]*m", "", shown).replace("\r\n", "").replace("\n", "").replace("\r", "")
     assert plain.isprintable(), [c for c in plain if not c.isprintable()]

@@ -12,7 +12,7 @@ import pytest
 from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load
 from etplus.trace.selection import part_of, without_enclosing
-from support import call, fixture_pair, linked, read_json
+from support import call, fixture_pair, linked, read_json, refused
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,7 @@ def test_every_command_refuses_a_chosen_part_without_events(file: Path, tmp_path
         "predict fit {0} -o m.json", "predict fit {0} {0} --network -o m.json", "measure {0} -o m.json",
         "measure {0} --script aten::mm -o m.py",
     ):  # fmt: skip
-        done = call(*words.format(file).split(), "--window", "900-901ms", cwd=tmp_path)
-        assert done.returncode == 2 and b"contains no event" in done.stderr, words
+        assert "contains no event" in refused(*words.format(file).split(), "--window", "900-901ms", cwd=tmp_path)
     done = call("sql", "--window", "900-901ms", file, "select * from kernels")
     assert done.returncode == 2 and b"contains no event" in done.stderr and not list(tmp_path.iterdir())
 
@@ -75,12 +74,10 @@ def test_a_kineto_trace_is_augmented_in_a_part_alone(tmp_path: Path) -> None:
 
 def test_reshard_reads_the_ranks_that_are_asked_for(file: Path) -> None:
     words = ["--dp", "8", "--source-ranks"]
-    done = call("reshard", file, *words, "1", "--json", "-")
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"no trace of rank 1" in done.stderr
+    assert "no trace of rank 1" in refused("reshard", file, *words, "1", "--json", "-")
     assert numbers("reshard", file, *words, "0", "--json", "-") == numbers("reshard", file, "--dp", "8", "--json", "-")
 
 
 def test_commands_that_work_on_whole_files_say_so_of_a_part() -> None:
     for command in ("check", "predict train", "predict evaluate", "link"):
-        done = call(*command.split(), "x", "-o", "y", "--window", "1-2ms")
-        assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"--window" in done.stderr
+        assert "--window" in refused(*command.split(), "x", "-o", "y", "--window", "1-2ms")

@@ -9,7 +9,7 @@ from etplus.linker import link
 from etplus.timeline.network_file import parse_network
 from made_jobs import JOBS
 from simulator import Network
-from support import call, fixture_pair, read_json
+from support import call, fixture_pair, read_json, refused
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,7 @@ def test_json_in_a_file_equals_json_that_is_printed(plus: Path, tmp_path: Path) 
     assert told["what_if"]["changes"] == ["kernel*0.5", "cpu*0"]
     assert told["what_if"]["after_ns"] == told["makespan_ns"]["predicted"] < told["what_if"]["before_ns"]
     assert max(told["bounds_ns"].values()) <= told["what_if"]["after_ns"]
-    printed = call("replay", plus, "--json", "-", *changes).stdout
-    assert orjson.loads(printed) == told
+    assert orjson.loads(call("replay", plus, "--json", "-", *changes).stdout) == told
     lanes = {lane["name"]: lane for lane in told["lanes"]}
     assert any(name.startswith("stream") for name in lanes) and any(name.startswith("thread") for name in lanes)
 
@@ -53,17 +52,14 @@ def test_a_chakra_file_replays_like_the_et_plus(plus: Path, tmp_path: Path) -> N
     ],
 )
 def test_wrong_usage_ends_in_one_line(plus: Path, arguments: list[str], problem: str) -> None:
-    done = call("replay", plus, *arguments)
-    assert done.returncode == 2 and not done.stdout
-    assert problem in done.stderr.decode() and done.stderr.count(b"\n") == 1
+    assert problem in refused("replay", plus, *arguments)
 
 
 def test_what_cannot_be_replayed_ends_in_one_line(tmp_path: Path) -> None:
     et, _ = fixture_pair("demo/train_cpu")
     (tmp_path / "empty.json").write_bytes(b'{"schema": "1.0.3", "nodes": []}')
     for file in (et, tmp_path / "empty.json", tmp_path / "none.json"):
-        done = call("replay", file)
-        assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr
+        refused("replay", file)
 
 
 def test_ranks_on_another_network_take_the_true_time(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from made_traces import kernel, launch, op
-from support import ROOT, call, kineto_document
+from made_traces import kernel, kineto_of, launch, op
+from support import ROOT, call
 
 GPU_SHAPED = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu.kineto.json.gz"
 
@@ -17,7 +17,7 @@ def test_a_page_of_one_trace_and_of_two(tmp_path: Path) -> None:
     checked, and what is odd is told."""
     for name, dur in (("a.json", 10), ("b.json", 11)):
         events = [op("aten::mm", 0, 20), launch(1, 5, 2), kernel("gemm", 1, 30, dur)]
-        (tmp_path / name).write_text(json.dumps(kineto_document(events)))
+        (tmp_path / name).write_bytes(kineto_of(events))
     printed = call("report", "a.json", "-o", "-", "--title", "<T>", cwd=tmp_path)
     written = call("report", "a.json", "-o", "p.html", "--title", "<T>", cwd=tmp_path)
     page = (tmp_path / "p.html").read_bytes()
@@ -37,8 +37,7 @@ def test_commands_of_the_page_run_in_its_folder(tmp_path: Path) -> None:
     shutil.copy(GPU_SHAPED, tmp_path / "my traces" / "a.json.gz")
     assert not call("report", "my traces/a.json.gz", "-o", "pages/p.html", "--steps", "1", cwd=tmp_path).returncode
     text = (tmp_path / "pages" / "p.html").read_text()
-    data = json.loads(text.split('type="application/json">')[1].split("</script>")[0])
-    found = data["findings"]["found"]
+    found = json.loads(text.split('type="application/json">')[1].split("</script>")[0])["findings"]["found"]
     commands = {proof["command"] for one in found for proof in one["evidence"]} | {one["command"] for one in found}
     assert any("--what-if" in command for command in commands), commands
     for command in filter(None, commands):
@@ -57,8 +56,7 @@ def test_commands_of_a_comparison_run_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "pages").mkdir()
     for name, dur in (("a.json", 100), ("b.json", 900)):
         events = [op("aten::mm", 0, 20), launch(1, 5, 2), kernel("gemm", 1, 30, dur)]
-        (tmp_path / name).write_text(json.dumps(kineto_document(events)))
+        (tmp_path / name).write_bytes(kineto_of(events))
     assert not call("diff", "a.json", "b.json", "-o", "pages/p.html", "--total", cwd=tmp_path).returncode
-    text = (tmp_path / "pages" / "p.html").read_text()
-    assert "etplus diff ../a.json ../b.json --total --full" in text
+    assert "etplus diff ../a.json ../b.json --total --full" in (tmp_path / "pages" / "p.html").read_text()
     assert not call("diff", "../a.json", "../b.json", "--total", "--full", cwd=tmp_path / "pages").returncode

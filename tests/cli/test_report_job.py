@@ -4,11 +4,12 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
+import support
 from etplus.cli import report as module
+from made_traces import kernel, kineto_of, op
 from pages import data_of
-from support import Document, call, kineto_document
+from support import Document, call
 
 HOURS_US = 7_200_000_000
 
@@ -16,21 +17,15 @@ HOURS_US = 7_200_000_000
 def trace(folder: Path, name: str, rank: int | None = None, size: int = 2, *, at: float = 0) -> Path:
     """A Kineto trace of one op and one kernel that begins at a time (µs); `rank` None: nothing recorded of a job."""
     info: Document = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": size, "backend": "nccl"}}
-    events: list[Document] = [
-        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": at, "dur": 50, "args": {}},
-        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": at + 20, "dur": 10, "args": {"stream": 7, "device": 0}},
-    ]
-    data = orjson.dumps(kineto_document(events, **info))
+    data = kineto_of([op("aten::mm", at, 50), kernel("gemm", 0, at + 20, 10)], **info)
     (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     return folder / name
 
 
 def refused(folder: Path, *files: Path) -> str:
     """The one line of a refusal."""
-    done = call("report", *files, "-o", folder / "page.html")
-    message = done.stderr.decode()
-    assert done.returncode == 2 and message.count("\n") == 1 and not (folder / "page.html").exists(), message
-    assert "give only the traces of one job" in message
+    message = support.refused("report", *files, "-o", folder / "page.html")
+    assert "give only the traces of one job" in message and not (folder / "page.html").exists()
     return message
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from support import call, linked, read_json
+from support import call, linked, read_json, refused
 
 QUERY = "select name, sum(duration_ns) as ns from device group by 1 order by 2 desc, 1 limit 3"
 
@@ -37,10 +37,7 @@ def test_every_form_of_output_has_the_same_rows(trace: Path, tmp_path: Path) -> 
     ],
 )  # fmt: skip
 def test_wrong_arguments_fail_with_one_line(arguments: list[str], problem: str, trace: Path, tmp_path: Path) -> None:
-    done = call("sql", trace, *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert problem in done.stderr.decode()
-    assert len(done.stderr.splitlines()) == 1
+    assert problem in refused("sql", trace, *arguments, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -85,6 +82,5 @@ def test_rows_printed_in_parts_form_one_document(trace: Path) -> None:
 
 def test_a_table_of_text_takes_no_more_memory_than_queries_may(trace: Path) -> None:
     query = "select range as a from range(1000000)"
-    done = call("sql", trace, query, "--memory", "100MB", "--full")
-    assert done.returncode == 2 and b"write .csv" in done.stderr and not done.stdout
+    assert "write .csv" in refused("sql", trace, query, "--memory", "100MB", "--full")
     assert call("sql", trace, query, "--memory", "100MB").returncode == 0  # the screen has the first rows only

@@ -44,5 +44,4 @@ def test_ranks_of_a_job_are_added_up(tmp_path: Path) -> None:
 def test_without_a_gpu_operators_have_cpu_time() -> None:
     kineto = fixture_pair("demo/train_cpu")[1]
     assert call("top", kineto).stdout.endswith(b"the trace has no times by kernel; try --by operator\n")
-    done = call("top", kineto, "--by", "operator", "--top", "1")
-    assert b"CPU ms" in done.stdout.splitlines()[1]
+    assert b"CPU ms" in call("top", kineto, "--by", "operator", "--top", "1").stdout.splitlines()[1]

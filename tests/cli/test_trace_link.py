@@ -13,7 +13,8 @@ import pytest
 from etplus import load
 from etplus.cli.link import facts_of_run
 from made_joins import PAIR_ET, PAIR_KINETO
-from support import Document, assert_valid, call, et_document, fixture_pair, kineto_document, plain, read_json, run
+from made_traces import kineto_of, op
+from support import Document, assert_valid, call, et_document, fixture_pair, names_in, plain, read_json, run
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 GPU_ET, GPU_KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
@@ -111,12 +112,8 @@ def small(linked: int, unlinked: int) -> tuple[bytes, bytes]:
     """A pair in which so many calls have their event."""
     count = linked + unlinked
     nodes = [{"id": 3 + i, "name": f"op{i}", "rf_id": 1 + i} for i in range(count)]
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "ts": i, "dur": 1, "args": {"Record function id": 1 + i}}
-        for i in range(linked)
-    ]
-    other = {"ph": "X", "cat": "cpu_op", "name": "alien", "ts": 9999, "dur": 1}
-    return orjson.dumps(et_document(nodes)), orjson.dumps(kineto_document([*events, other]))
+    events = [op(f"op{i}", i, 1, rf_id=1 + i) for i in range(linked)]
+    return orjson.dumps(et_document(nodes)), kineto_of([*events, op("alien", 9999, 1)])
 
 
 def test_less_than_min_match_or_min_certain_is_status_3_and_the_file_is_written(tmp_path: Path) -> None:
@@ -138,7 +135,7 @@ def refused(done: Done, folder: Path, kept: list[str]) -> str:
     text = done.stderr.decode()
     assert (done.returncode, done.stdout) == (2, b""), text[-500:]
     assert text.count("\n") == 1 and ": error: " in text, text[-500:]
-    assert sorted(path.name for path in folder.iterdir()) == sorted(kept)
+    assert names_in(folder) == sorted(kept)
     return text
 
 

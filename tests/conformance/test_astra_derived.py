@@ -19,7 +19,7 @@ from etplus.timeline.network_description import NetworkLevel
 from etplus.timeline.network_file import network_dict
 from etplus.timeline.rank_coupling import join_ranks
 from etplus_files import DLRM, document_of
-from support import call, shared_job
+from support import shared_job, succeeds
 from test_astra_jobs import replayed_ns
 
 LAYOUTS = ["--dp 2 --zero 3", "--pp 2 --tp 2"]
@@ -37,8 +37,7 @@ def runs(prefix: Path) -> bool:
 def test_another_layout_of_a_recorded_job_runs(layout: str, tmp_path: Path) -> None:
     [(et, kineto)] = shared_job("parallel/block.single1")
     words = ["--et-file", et, "--kineto-file", kineto, *layout.split(), "--to", "astra-sim", "-o", tmp_path / "job"]
-    done = call("reshard", *words)
-    assert done.returncode == 0, done.stderr
+    succeeds("reshard", *words)
     assert runs(tmp_path / "job")
 
 
@@ -49,8 +48,7 @@ def test_one_network_gives_one_time_in_all_commands(tmp_path: Path) -> None:
     network.write_text(json.dumps({"bandwidth": 1, "latency_ns": 20_000, "levels": [level]}))
 
     def told(*words: str | Path) -> dict[str, Any]:
-        done = call(*words, "--network", network, "--json", tmp_path / "told.json")
-        assert done.returncode == 0, done.stderr
+        succeeds(*words, "--network", network, "--json", tmp_path / "told.json")
         return dict(json.loads((tmp_path / "told.json").read_bytes()))
 
     job, prefix = tmp_path / "job", tmp_path / "set"

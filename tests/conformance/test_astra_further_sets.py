@@ -173,5 +173,4 @@ FOUND = (
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found_this_way_does_not_run(name: str, tmp_path: Path) -> None:
     case = next(case for case in CASES if case.name == name)
-    prefix = write(tmp_path, case.ranks, case.groups)
-    assert not run_astra(prefix, len(case.ranks), timeout_s=60).complete
+    assert not run_astra(write(tmp_path, case.ranks, case.groups), len(case.ranks), timeout_s=60).complete

@@ -27,12 +27,6 @@ DIFFERENCES = {("parallel/block.fsdp4", "latency x100"): (0.04, _LATE)}
 """Where the response differs by more, by how much, and why."""
 
 
-def traces_of(job: str) -> list[Trace]:
-    if job == "gpu-pairs/dlrm":
-        return [link(*shared_pair(f"{job}.rank{rank}")) for rank in range(4)]
-    return [link(*pair) for pair in shared_job(job)]
-
-
 def replayed_ns(traces: list[Trace], gbps: float, latency_us: float) -> int:
     graphs = [build_graph(trace) for trace in traces]
     priced = on_network(join_ranks(graphs), parse_network(f"bandwidth={gbps},latency={latency_us}us"))
@@ -41,7 +35,8 @@ def replayed_ns(traces: list[Trace], gbps: float, latency_us: float) -> int:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_job_runs_to_the_last_node_and_answers_the_network_as_the_replay_does(job: str, tmp_path: Path) -> None:
-    traces, prefix = traces_of(job), tmp_path / "job"
+    pairs = [shared_pair(f"{job}.rank{rank}") for rank in range(4)] if job == "gpu-pairs/dlrm" else shared_job(job)
+    traces, prefix = [link(*pair) for pair in pairs], tmp_path / "job"
     convert(traces, prefix, to="astra-sim")
 
     def both(gbps: float, latency_us: float) -> tuple[int, int]:

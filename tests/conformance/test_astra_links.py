@@ -1,10 +1,9 @@
 """What ASTRA-sim takes for single communications on networks of levels: what `AstraLinks` and the network say."""
 
-import os
 from pathlib import Path
 
 import pytest
-from astra_sim import RUNNER, run_config
+from astra_sim import need_runner, run_config
 from broken_sets import coll, comp, edited, write
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
@@ -31,8 +30,7 @@ GROUPS: tuple[tuple[int, ...], ...] = ((0, 4), (1, 2, 3), (0, 1, 4, 5))
 def simulated_ns(
     folder: Path, network: Network, ranks: int, kind: int, size: int, members: tuple[int, ...], *, group: bool = True
 ) -> int:
-    if not os.access(RUNNER, os.X_OK):
-        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    need_runner()
     found = coll(2, 1, op=kind, size=size)  # after a computation of no time
     if not group:
         edited(found, "pg_name")
@@ -50,8 +48,7 @@ def test_collectives_of_all_ranks_take_the_computed_time(name: str, kind: int, t
         simulated_ns(tmp_path, network, 8, kind, SIZE, tuple(range(8)), group=group) for group in (False, True)
     )
     assert found == of_group
-    links = astra_links(network, 8)
-    assert found == pytest.approx(links.transfer_ns(kind, SIZE, range(8)), rel=1e-3)
+    assert found == pytest.approx(astra_links(network, 8).transfer_ns(kind, SIZE, range(8)), rel=1e-3)
     assert found == pytest.approx(network.transfer_ns(kind, SIZE, 8), rel=1e-3)
 
 

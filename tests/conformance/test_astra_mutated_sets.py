@@ -82,8 +82,7 @@ def _lost_message(of: _Chance) -> None:
 
 def _opposite_order(of: _Chance) -> None:
     """Two communications in turn change places, dependencies and all but what they are."""
-    nodes = of.rank()
-    comms = [node for node in nodes if node.type in _COMM]
+    comms = [node for node in of.rank() if node.type in _COMM]
     pairs = [(one, other) for one, other in pairwise(comms)
              if one.type != other.type or [*one.attr] != [*other.attr]]  # fmt: skip
     if not pairs:

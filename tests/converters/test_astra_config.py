@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from astra_sim import RUNNER, run_astra
+from astra_sim import RUNNER, need_runner, run_astra
 from broken_sets import GROUPS, NETWORK_FLAWS, coll, comp, spoil_network, write, write_with_network
 from chakra_sets import data_parallel, write_set
 from etplus.converters.astra_config import DEFAULT, described_network, write_astra_config
@@ -53,8 +53,7 @@ def test_two_levels_are_two_dimensions_and_the_network_is_described(tmp_path: Pa
 
 
 def test_the_run_script_runs_the_simulator(tmp_path: Path) -> None:
-    if not os.access(RUNNER, os.X_OK):
-        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    need_runner()
     prefix = write_set(tmp_path, data_parallel(4))
     network = Network(2.5, 5000.0)
     *_, script = write_astra_config(str(prefix), network, astra_links(network, 4), groups=False)[0]

@@ -84,5 +84,4 @@ def test_work_after_a_long_pause_waits_for_the_communication_that_ended_in_it(re
     row = {int(number): at for at, number in enumerate(trace.nodes.id)}
     rows = np.array(sorted((row[3], row[4], row[5]), key=lambda at: trace.nodes.ts[at]), np.int64)
     waits = GpuWaits(trace, rows, survey(trace, 0).found).through_host
-    expected = {row[5]: [row[9]], **({row[4]: [row[9]]} if resumed else {})}
-    assert waits == expected
+    assert waits == {row[5]: [row[9]], **({row[4]: [row[9]]} if resumed else {})}

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from etplus.converters import astra_nodes
 from etplus.converters.astra_nodes import DELAY, START, SimNode, after_start, write_nodes
-from etplus.converters.astra_sim import for_simulator, write_astra_sim
-from etplus.converters.collectives import Communication, agree, survey
+from etplus.converters.collectives import Communication
 from etplus.trace.index import Row
-from etplus_files import cpu, etplus, gpu, step_by_hand
+from etplus_files import cpu, etplus, gpu, step_by_hand, write_alone
 from plain_chakra import COLL, COMP, read_plain
 from random_step import digest, random_step
 
@@ -22,22 +21,16 @@ ROOFLINE = [
 ]  # fmt: skip
 
 
-def written(seed: int, folder: Path, **options: Any) -> str:
-    trace = random_step(seed)
-    comms = for_simulator(agree([survey(trace, 0)])).ranks[0]
-    done = write_astra_sim(trace, folder / "t.0.et", comms, **options)
-    return digest([(folder / "t.0.et").read_bytes(), done.nodes, sorted(done.counts.items())])
-
-
 @pytest.mark.parametrize("seed", range(len(WRITTEN)))
 def test_made_steps_become_the_same_bytes_as_ever(seed: int, tmp_path: Path) -> None:
-    assert written(seed, tmp_path, skew_ns=1700) == WRITTEN[seed]
-    assert written(seed, tmp_path, roofline=250.0) == ROOFLINE[seed]
+    cases: tuple[tuple[Any, str], ...] = (({"skew_ns": 1700}, WRITTEN[seed]), ({"roofline": 250.0}, ROOFLINE[seed]))
+    for options, wanted in cases:
+        done = write_alone(random_step(seed), tmp_path, **options)
+        assert digest([(tmp_path / "t.0.et").read_bytes(), done.nodes, sorted(done.counts.items())]) == wanted
 
 
 def test_a_start_delay_is_put_before_all_nodes() -> None:
-    nodes = [SimNode(1, 5, 10, []), SimNode(2, 6, 20, [1], stream=7)]
-    assert list(after_start(nodes, 3)) == [
+    assert list(after_start([SimNode(1, 5, 10, []), SimNode(2, 6, 20, [1], stream=7)], 3)) == [
         SimNode(1, START, 3, []), SimNode(2, 5, 10, [1]), SimNode(3, 6, 20, [2], stream=7),
     ]  # fmt: skip
 

@@ -1,27 +1,24 @@
 """`check --run`: the real simulator's times next to the replay's and the recording's."""
 
-import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from astra_sim import RUNNER
+from astra_sim import RUNNER, need_runner
 from chakra_sets import data_parallel, message, write_set
 from etplus.converters.astra_run import SimulatedRank, _ms, _recorded_ns, run_set
 from etplus.converters.chakra import write_et
 from etplus.trace.errors import UsageError
 from etplus_files import cpu, etplus, gpu
-from support import call
+from support import call, read_json, refused, succeeds
 
 NETWORK = "bandwidth=25,latency=5us"
 
 
 @pytest.fixture
 def simulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not os.access(RUNNER, os.X_OK):
-        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    need_runner()
     monkeypatch.setenv("ASTRA_SIM", str(RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware")))
 
 
@@ -29,9 +26,8 @@ def simulator(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_simulated_and_replayed_times_agree_and_several_networks_are_a_table(tmp_path: Path) -> None:
     prefix = write_set(tmp_path, data_parallel(4))
     slow = "bandwidth=5,latency=5us"
-    done = call("check", prefix, "--run", "--network", NETWORK, "--network", slow, "--json", tmp_path / "run.json")
-    assert done.returncode == 0
-    runs = json.loads((tmp_path / "run.json").read_bytes())["runs"]
+    succeeds("check", prefix, "--run", "--network", NETWORK, "--network", slow, "--json", tmp_path / "run.json")
+    runs = read_json(tmp_path / "run.json")["runs"]
     assert [run["network"] for run in runs] == [NETWORK, slow]
     for run in runs:
         for rank in run["ranks"]:
@@ -51,8 +47,7 @@ def test_nodes_that_were_never_issued_fail(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("simulator")
 def test_without_the_variable_the_command_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ASTRA_SIM")
-    done = call("check", write_set(tmp_path, data_parallel(2)), "--run")
-    assert done.returncode == 2 and b"environment variable ASTRA_SIM" in done.stderr
+    assert "environment variable ASTRA_SIM" in refused("check", write_set(tmp_path, data_parallel(2)), "--run")
 
 
 def test_the_recorded_time_of_a_rank_is_from_its_first_start_to_its_last_end(tmp_path: Path) -> None:

@@ -93,8 +93,7 @@ def test_counters_follow_the_last_event_in_the_process_of_their_device(tmp_path:
     assert written_events[: len(events)] == json.loads(kineto_of(events))["traceEvents"]
     added = written_events[len(events) :]
     assert done.counters == len(added) and all(event["ph"] == "C" for event in added)
-    pids = {(event["name"], event["pid"]) for event in added}
-    assert pids == {
+    assert {(event["name"], event["pid"]) for event in added} == {
         ("GPU 0 queue length of stream 7", 0), ("GPU 0 memory allocated", 0), ("GPU 0 memory reserved", 0),
         ("CPU memory allocated", PID), ("CPU memory reserved", PID),
     }  # fmt: skip

@@ -122,8 +122,7 @@ def test_conversions_that_make_no_sense_are_refused(tmp_path: Path) -> None:
             convert(given, tmp_path / "x", **options)  # type: ignore[arg-type]
     chosen = convert(trace, tmp_path / "g.dot", options=GraphOptions(max_nodes=3, subtree="aten::mm"), max_nodes=2)
     assert chosen.nodes == 2
-    two = [of_rank(0), of_rank(1)]
-    assert convert(two, tmp_path / "one.jsonl", rank=1).nodes == 4
+    assert convert([of_rank(0), of_rank(1)], tmp_path / "one.jsonl", rank=1).nodes == 4
 
 
 def test_only_pictures_are_limited_to_what_can_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

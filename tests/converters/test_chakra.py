@@ -21,7 +21,6 @@ from etplus.schemas.chakra.stream import read_chakra, write_chakra
 from etplus.schemas.comm_types import RECV as RECV_KIND
 from etplus.schemas.comm_types import SEND as SEND_KIND
 from etplus.schemas.etplus.read_etplus import read_etplus
-from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, runtime
@@ -57,11 +56,6 @@ def nodes_of(name: str) -> dict[int, PlainNode]:
         return write(document_of(name), Path(folder))
 
 
-def edges_by_id(document: Trace, *kinds: str) -> set[tuple[int, int]]:
-    ids = document.nodes.id
-    return {(int(ids[a]), int(ids[b])) for a, b, k in document.edges.tolist() if not kinds or EDGE_KINDS[k] in kinds}
-
-
 def assert_sound(nodes: dict[int, PlainNode]) -> nx.DiGraph:
     """What holds for every file: no dangling or double dependency, no cycle, attributes of the right type."""
     graph = nx.DiGraph()
@@ -90,8 +84,9 @@ def test_an_independent_reader_finds_it_sound_and_whole(name: str, tmp_path: Pat
     for node in nodes.values():
         assert {*node.data_deps, *node.ctrl_deps} <= seen, "a dependency comes after what waits for it"
         seen.add(node.id)
-    for a, b in edges_by_id(document):
-        assert a in nodes[b].data_deps
+    ids = document.nodes.id.tolist()
+    for a, b, _ in document.edges.tolist():
+        assert ids[a] in nodes[ids[b]].data_deps
     for row in np.flatnonzero(document.nodes.parent_row >= 0).tolist():
         assert nodes[int(document.nodes.id[row])].ctrl_deps == [int(document.nodes.id[document.nodes.parent_row[row]])]
     streams = defaultdict(list)
@@ -128,8 +123,7 @@ def test_time_of_callees_and_waits_is_not_counted_as_work(tmp_path: Path) -> Non
         [[20, 6, "launch"], [6, 21, "sync"]],
     )  # fmt: skip
     nodes = write(document, tmp_path)
-    work = {number: nodes[number].value("duration_ns") for number in (3, 4, 5, 6, 7, 20, 21)}
-    assert work == {
+    assert {number: nodes[number].value("duration_ns") for number in (3, 4, 5, 6, 7, 20, 21)} == {
         3: (5 + (30 - 25) + (60 - 55) + 10) * 1000,  # before 4, to 7, after 7, after 5
         4: 15_000, 5: 23_000, 6: 50_000, 7: 25_000, 20: 5_000,
         21: 2_000,  # waits until 70, ends at 72
@@ -195,8 +189,7 @@ def test_messages_have_source_target_and_tag(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parent", [None, 0, 1, 999])
 def test_a_caller_that_is_no_node_is_kept(parent: int | None, tmp_path: Path) -> None:
-    document = etplus([cpu(3, "a", 0, 9)], [runtime(10, "cudaLaunchKernel", 1, 1, parent)])
-    found = write(document, tmp_path)[10]
+    found = write(etplus([cpu(3, "a", 0, 9)], [runtime(10, "cudaLaunchKernel", 1, 1, parent)]), tmp_path)[10]
     assert found.ctrl_deps == ([1] if parent == 1 else [])
     assert found.value("call_parent") == (None if parent == 1 else parent)
     assert read_et(tmp_path / "t.0.et").to_dict()["runtime"][0]["parent"] == parent
@@ -267,8 +260,7 @@ def test_attributes_of_every_form_are_kept(
         {"id": 3, "name": "op", "ctrl_deps": 2, **sides, "attrs": attrs, **times, "color": [1, {}]},
     ]
     root = {"schema": "1.1.1", "nodes": nodes, "runtime": [], "edges": [], "etplus": {"version": "1.1"}}
-    document = read_etplus(json.dumps(root, separators=separators).encode())
-    node = write(document, tmp_path)[3]
+    node = write(read_etplus(json.dumps(root, separators=separators).encode()), tmp_path)[3]
     fields = json.loads(node.value("et_fields"))
     assert fields["color"] == [1, {}]
     if further == "unusual":

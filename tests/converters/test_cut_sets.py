@@ -9,7 +9,7 @@ import pytest
 from astra_sim import run_astra
 from etplus_files import cpu, etplus
 from job_files import COLLECTIVE, write_cut_job
-from support import Document, call, read_json, shared_job
+from support import Document, call, read_json, shared_job, succeeds
 
 REFUSED = (
     "rank 2 lacks ALL_REDUCE of 530,432 bytes, collective 1 (from 0) of all ranks, which ranks 0, 1, 3 have "
@@ -24,8 +24,7 @@ def lossy(folder: Path) -> Path:
     name = job / "rank2.kineto.json.gz"
     document: Document = read_json(name)
     runs = [event for event in document["traceEvents"] if event["name"].startswith(COLLECTIVE)]
-    last = max(runs, key=lambda event: event["ts"])
-    document["traceEvents"].remove(last)
+    document["traceEvents"].remove(max(runs, key=lambda event: event["ts"]))
     name.unlink()
     name.write_bytes(gzip.compress(json.dumps(document).encode(), 1))
     return job
@@ -36,9 +35,8 @@ def lossy(folder: Path) -> Path:
 )
 def test_a_cut_job_runs_to_the_last_node_of_every_rank(job: str, tmp_path: Path) -> None:
     ranks = len(shared_job(f"parallel/{job}"))
-    done = call("convert", write_cut_job(tmp_path / "job", job, rank=ranks - 1), "--to", "astra-sim",
-                "-o", tmp_path / "set")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    cut = write_cut_job(tmp_path / "job", job, rank=ranks - 1)
+    done = succeeds("convert", cut, "--to", "astra-sim", "-o", tmp_path / "set")
     assert done.stderr.decode().splitlines()[-1].startswith("check   passed: 0 errors, ")
     spans = []
     for gbps in (100, 0.1):

@@ -24,7 +24,7 @@ from etplus.trace.trace import Trace
 from etplus_files import cpu, etplus, gpu, step_by_hand
 from loggop import GoalRank, LogGP, parse_goal, run_goal
 from made_jobs import JOBS
-from support import call, linked
+from support import linked, succeeds
 
 NETWORKS = [(25.0, 5_000), (2.5, 5_000), (0.25, 5_000), (25.0, 100_000)]
 
@@ -44,8 +44,7 @@ def replayed_ns(traces: list[Trace], network: Network | None = None) -> int:
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
     joined = replace(join_ranks(graphs), shared=None) if len(graphs) > 1 else graphs[0]  # the formula, as in simulators
-    done = replay(joined if network is None else on_network(joined, network), constants)
-    return int(done.time.max())
+    return int(replay(joined if network is None else on_network(joined, network), constants).time.max())
 
 
 @pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "pairs/two_threads"])
@@ -86,8 +85,7 @@ def test_parts_of_an_all_to_all_pass_through_the_ranks_between(tmp_path: Path) -
 
 def test_one_rank_becomes_calculations_and_unmatched_ranks_are_refused(tmp_path: Path) -> None:
     linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "rank0.json")
-    done = call("convert", "rank0.json", "-o", "job.goal.gz", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeds("convert", "rank0.json", "-o", "job.goal.gz", cwd=tmp_path)
     assert b"only one rank was given" in done.stderr
     (rank,) = parse_goal(gzip.decompress((tmp_path / "job.goal.gz").read_bytes()).decode())
     assert {what.kind for what in rank.operations.values()} == {"calc"}
@@ -112,8 +110,7 @@ def test_ranks_are_numbered_from_0_and_messages_of_a_kernel_paired_one_by_one(tm
         {0: (SEND, 6), 1: (RECV, 2)}, {1: (SEND, 2), 0: (RECV, 6)},
     ]  # fmt: skip
     assert own == {0: others, 1: others}
-    alone = {0: [message(0, -1)], 1: [message(0, -1)], 2: []}
-    assert _Schedule._next_of(numbers, alone).keys() == {0, 1}
+    assert _Schedule._next_of(numbers, {0: [message(0, -1)], 1: [message(0, -1)], 2: []}).keys() == {0, 1}
 
 
 def test_latencies_that_overlap_have_numbers_of_their_own() -> None:

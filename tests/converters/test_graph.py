@@ -54,8 +54,7 @@ def test_nodes_and_edges_are_those_of_the_document(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def evil() -> Trace:
-    return etplus([cpu(3, EVIL, 0, 9), gpu(4, EVIL, 1, 2)], [runtime(5, EVIL, 1, 1)], [[5, 4, "launch"]])
+EVIL_TRACE = etplus([cpu(3, EVIL, 0, 9), gpu(4, EVIL, 1, 2)], [runtime(5, EVIL, 1, 1)], [[5, 4, "launch"]])
 
 
 def reference(graph: nx.DiGraph) -> bytes:
@@ -74,7 +73,7 @@ def reference(graph: nx.DiGraph) -> bytes:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_graphml_equals_that_of_networkx(ranks: int, tmp_path: Path) -> None:
-    given = {0: evil(), 3: step_by_hand()} if ranks == 2 else {0: evil()}
+    given = {0: EVIL_TRACE, 3: step_by_hand()} if ranks == 2 else {0: EVIL_TRACE}
     write_graph(given, tmp_path / "graph", "graphml")
     ours = ElementTree.fromstring((tmp_path / "graph").read_bytes())
     theirs = ElementTree.fromstring(reference(written(tmp_path, given)))
@@ -85,7 +84,7 @@ def test_graphml_equals_that_of_networkx(ranks: int, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 def test_graphviz_reads_the_dot_file_and_draws_pictures(tmp_path: Path) -> None:
-    write_graph({0: evil()}, tmp_path / "g.dot", "dot")
+    write_graph({0: EVIL_TRACE}, tmp_path / "g.dot", "dot")
     done = subprocess.run(["dot", "-Tjson", tmp_path / "g.dot"], capture_output=True, check=True)
     drawn = json.loads(done.stdout, strict=False)  # Graphviz does not escape tabs
     assert {node["name"] for node in drawn["objects"]} == {"1", "2", "3", "4", "5"}
@@ -118,7 +117,8 @@ def test_graphs_of_no_nodes_unknown_subtrees_and_formats_are_refused(tmp_path: P
 MADE = ["80305b87", "a66ce087", "34f7b0dd"]
 
 
-def made(seed: int, folder: Path) -> str:
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_random_steps_are_written_to_their_stored_digests(seed: int, tmp_path: Path) -> None:
     """All formats of one rank, of two, and of what the first kernel's operator calls and launches."""
     traces = {0: random_step(seed), 1: random_step(seed + 1)}
     texts: list[object] = []
@@ -128,14 +128,9 @@ def made(seed: int, folder: Path) -> str:
             ({0: traces[0]}, {"subtree": "10", "max_nodes": 3}),
         ]  # fmt: skip
         for ranks, choice in choices:
-            texts.append(write_graph(ranks, folder / "made.txt", form, **choice)[0])
-            texts.append((folder / "made.txt").read_bytes())
-    return digest(texts)
-
-
-@pytest.mark.parametrize("seed", range(len(MADE)))
-def test_random_steps_are_written_to_their_stored_digests(seed: int, tmp_path: Path) -> None:
-    assert made(seed, tmp_path) == MADE[seed]
+            texts.append(write_graph(ranks, tmp_path / "made.txt", form, **choice)[0])
+            texts.append((tmp_path / "made.txt").read_bytes())
+    assert digest(texts) == MADE[seed]
 
 
 def test_a_subtree_and_a_limit_choose_the_rows(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import RECORDED
 from simulator import Network, job_makespan_ns, read_set, simulate
-from support import call, read_json
+from support import call, read_json, succeeds
 
 
 @cache
@@ -62,8 +62,7 @@ def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_pa
         files.append(tmp_path / f"rank{rank}.json")
         link(*(with_fast_clock(pair, times) if rank == 1 else pair)).save(files[-1])
     network = ("--network", "bandwidth=25,latency=5us")
-    done = call("convert", *files, "--to", "astra-sim", "-o", tmp_path / "job", "--json", tmp_path / "c.json")
-    assert done.returncode == 0
+    done = succeeds("convert", *files, "--to", "astra-sim", "-o", tmp_path / "job", "--json", tmp_path / "c.json")
     assert call("replay", *files, *network, "--force", "--json", tmp_path / "r.json").returncode == 0
     told, base = read_json(tmp_path / "c.json"), read_json(tmp_path / "r.json")["base_error"]
     assert told["base_error"] == base

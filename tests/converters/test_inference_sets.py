@@ -3,19 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from captured import capture_events, replay_events
 from etplus.analysis.summary import analyze
 from etplus.converters.conversion import convert
-from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
+from made_traces import kineto_of
 from plain_chakra import COLL
 from served import Batch, serve
 from simulator import Network, job_makespan_ns, read_set
-from support import kineto_document
 
 PREFILL, DECODE = Batch(prefill=[(64, 64)]), Batch(decode=[(1, 65), (1, 9)])
 STEPS = [PREFILL, DECODE, DECODE, PREFILL, DECODE]
@@ -28,20 +26,16 @@ OWN = {"Input Dims": [[32, 4096], [32, 4096]], "Input type": ["c10::BFloat16", "
 
 @pytest.fixture(scope="module")
 def served() -> Trace:
-    return load(orjson.dumps(serve(STEPS, seed=2).document()))
-
-
-def recorded_ns(trace: Trace, steps: str) -> int:
-    """From the start of the first step to the end of the last one or of what it launched."""
-    rows = analyze(part_of(trace, steps=steps)).serving_steps
-    return max(row.start_ns + row.latency_ns for row in rows) - min(row.start_ns for row in rows)
+    return serve(STEPS, seed=2).trace()
 
 
 @pytest.mark.parametrize("steps", ["0", "1-2"])
 def test_a_simulated_step_takes_as_long_as_recorded(served: Trace, steps: str, tmp_path: Path) -> None:
     convert([served], tmp_path / "job", to="astra-sim", replicate=2, steps=steps, as_prefix=True)
     simulated = job_makespan_ns(read_set(tmp_path / "job"), Network(25))
-    assert simulated == pytest.approx(recorded_ns(served, steps), rel=0.02, abs=3000)
+    rows = analyze(part_of(served, steps=steps)).serving_steps
+    recorded = max(row.start_ns + row.latency_ns for row in rows) - min(row.start_ns for row in rows)
+    assert simulated == pytest.approx(recorded, rel=0.02, abs=3000)
 
 
 def captured_layers(op: str, args: dict[str, Any], kernel: str) -> Trace:
@@ -55,7 +49,7 @@ def captured_layers(op: str, args: dict[str, Any], kernel: str) -> Trace:
             event["args"] |= args
     groups = [{"pg_name": "0", "pg_desc": "tp", "ranks": [0, 1]}]
     info = {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": groups}
-    files = [orjson.dumps(kineto_document(events, distributedInfo=info)) for events in (replay, capture)]
+    files = [kineto_of(events, distributedInfo=info) for events in (replay, capture)]
     return link(None, files[0], graph_captures=[files[1]])
 
 

@@ -23,8 +23,7 @@ def test_an_array_and_lines_say_what_the_file_says(tmp_path: Path) -> None:
         assert (value["id"], value["name"], value["type"]) == (node.id, node.name, pb.NodeType.Name(node.type))
         assert (value["ctrl_deps"], value["data_deps"]) == (node.ctrl_deps, node.data_deps)
         assert (value["start_time_micros"], value["duration_micros"]) == (node.start, node.micros)
-        attributes = {one.pop("name"): next(iter(one.items())) for one in value["attr"]}
-        assert attributes == node.attributes
+        assert {one.pop("name"): next(iter(one.items())) for one in value["attr"]} == node.attributes
 
 
 def test_every_kind_of_value_is_written_as_json(tmp_path: Path) -> None:

@@ -72,20 +72,15 @@ MADE = [
 ]  # fmt: skip
 
 
-def made(seed: int) -> str:
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_made_steps_have_the_same_work_as_ever(seed: int) -> None:
     trace = random_step(seed)
     rows = comm_rows(trace)
     parts = stretches(trace, host_rows(trace, rows))
     columns = (*waits(trace), host_work(trace, rows), parts.start, parts.end, parts.row, *work_columns(trace).values())
-    return digest(column.tolist() for column in columns)
-
-
-@pytest.mark.parametrize("seed", range(len(MADE)))
-def test_made_steps_have_the_same_work_as_ever(seed: int) -> None:
-    assert made(seed) == MADE[seed]
+    assert digest(column.tolist() for column in columns) == MADE[seed]
 
 
 def test_roofline_work_replaces_what_is_unknown_or_zero() -> None:
-    columns = np.array([[64, -1, -1, 0, 5], [24, 8, -1, 0, -1], [3, 3, 3, 0, 0]])
-    flops, size = roofline_work(*columns, 2.0)
+    flops, size = roofline_work(*np.array([[64, -1, -1, 0, 5], [24, 8, -1, 0, -1], [3, 3, 3, 0, 0]]), 2.0)
     assert (flops.tolist(), size.tolist()) == ([64, 1, 1, 1, 1], [24, 8, 6000, 2, 2])

@@ -1,6 +1,5 @@
 """Arrays in the form of TpuGraphs: types and shapes, what they say, datasets, files of others."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset
 from etplus.trace.errors import ConvertError, UsageError
 from etplus_files import cpu, etplus
 from random_step import digest, random_step
-from support import fixture_pair
+from support import fixture_pair, read_json
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +63,10 @@ def test_datasets_keep_a_model_together(file: Path, tmp_path: Path) -> None:
     assert all(len({split[f"m{i}__v{j}"] for j in range(3)}) == 1 for i in range(20))
     assert set(split.values()) == {"train", "valid", "test"}
     assert len({split_of(graph, "graph") for graph in graphs[:12]}) > 1
-    files = write_dataset(graphs[:6], tmp_path / "set", "graph")
-    assert len(files) == 6
+    assert len(write_dataset(graphs[:6], tmp_path / "set", "graph")) == 6
     found = [graph.name for part in ("train", "valid", "test") for graph in read_dataset(tmp_path / "set", part)]
     assert sorted(found) == [f"m{i}__v{j}" for i in range(2) for j in range(3)]
-    told = json.loads((tmp_path / "set" / "vocabulary.json").read_text())
+    told = read_json(tmp_path / "set" / "vocabulary.json")
     assert told["version"] == 1 and told["opcodes"] == opcodes() and len(told["node_features"]) <= 140
     with pytest.raises(UsageError, match="two graphs"):
         write_dataset([graphs[0], graphs[0]], tmp_path / "twice")
@@ -79,16 +77,11 @@ def test_datasets_keep_a_model_together(file: Path, tmp_path: Path) -> None:
 MADE = ["7d8bfc86", "d9f7ef28", "7f8bef7b"]
 
 
-def made(seed: int) -> str:
-    graph = graph_arrays(random_step(seed), "made", {"threads": 3, "batch": 8})
-    return digest(
-        np.round(value, 4).tolist() if isinstance(value, np.ndarray) else value for value in vars(graph).values()
-    )
-
-
 @pytest.mark.parametrize("seed", range(len(MADE)))
 def test_made_steps_become_the_same_arrays_as_ever(seed: int) -> None:
-    assert made(seed) == MADE[seed]
+    found = vars(graph_arrays(random_step(seed), "made", {"threads": 3, "batch": 8})).values()
+    rounded = (np.round(value, 4).tolist() if isinstance(value, np.ndarray) else value for value in found)
+    assert digest(rounded) == MADE[seed]
 
 
 def test_node_features_cap_the_depth_and_count_calls() -> None:

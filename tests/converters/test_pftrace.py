@@ -20,11 +20,6 @@ BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
 INSTANT = pb.TrackEvent.TYPE_INSTANT
 
 
-def written(trace: Trace, folder: Path) -> Any:
-    write_pftrace({0: trace}, folder / "x.pftrace")
-    return pb.Trace.FromString((folder / "x.pftrace").read_bytes())
-
-
 @pytest.fixture(scope="module", params=["fixture", "graph"])
 def trace(request: pytest.FixtureRequest) -> Trace:
     if request.param == "fixture":
@@ -33,7 +28,8 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 
 
 def test_packets_hold_every_slice_stage_and_launch(trace: Trace, tmp_path: Path) -> None:
-    packets = written(trace, tmp_path).packet
+    write_pftrace({0: trace}, tmp_path / "x.pftrace")
+    packets = pb.Trace.FromString((tmp_path / "x.pftrace").read_bytes()).packet
     events = [packet.track_event for packet in packets if packet.HasField("track_event")]
     stages = [packet.gpu_render_stage_event for packet in packets if packet.HasField("gpu_render_stage_event")]
     host, gpu = trace.nodes.timed & (trace.nodes.kind != GPU), trace.nodes.timed & (trace.nodes.kind == GPU)

@@ -50,8 +50,7 @@ def test_a_message_is_there_when_it_was_sent_and_asked_for(before: int, end: int
 
 def test_sends_take_turns_and_receives_take_none(tmp_path: Path) -> None:
     sends = [send(1, 1, size=1000), send(2, 1, size=1000, tag=6)]
-    receives = [receive(1, 0, size=1000, tag=6), receive(2, 0, size=1000)]
-    assert ends_us(tmp_path, [sends, receives]) == [4, 4]
+    assert ends_us(tmp_path, [sends, [receive(1, 0, size=1000, tag=6), receive(2, 0, size=1000)]]) == [4, 4]
 
 
 def test_a_group_needs_its_members_and_all_ranks_the_same_turn(tmp_path: Path) -> None:
@@ -73,10 +72,8 @@ def test_a_group_needs_its_members_and_all_ranks_the_same_turn(tmp_path: Path) -
 def test_ranks_agree_on_the_whole_bytes_of_an_all_to_all(
     op: int, sizes: tuple[int, int], runs: bool, tmp_path: Path
 ) -> None:
-    ranks = [[coll(1, op=op, size=size, group="0")] for size in sizes]
-    assert (ends_us(tmp_path, ranks) is not None) == runs
-    other = [[coll(1, op=op, group="0")], [coll(1, op=pb.ALL_GATHER, group="0")]]
-    assert ends_us(tmp_path, other) is None
+    assert (ends_us(tmp_path, [[coll(1, op=op, size=size, group="0")] for size in sizes]) is not None) == runs
+    assert ends_us(tmp_path, [[coll(1, op=op, group="0")], [coll(1, op=pb.ALL_GATHER, group="0")]]) is None
 
 
 def test_a_broadcast_lasts_as_long_as_recorded(tmp_path: Path) -> None:

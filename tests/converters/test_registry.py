@@ -1,6 +1,5 @@
 """Exporters of other packages: registered by an entry point, listed, chosen by name and suffix, and contained."""
 
-import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from etplus.converters.traces import Traces
 from etplus.trace.errors import ConvertError, UsageError
 from etplus.trace.plugins import Plugin
 from etplus_files import cpu, etplus
-from support import run
+from support import read_json, run
 from tiny_package import install
 
 
@@ -37,7 +36,7 @@ def test_a_name_that_is_taken_is_ignored_with_a_warning(tmp_path: Path) -> None:
     done = run("etplus", "convert", "in.json", "-o", "x.etplus.json", cwd=tmp_path, env=env)
     assert done.returncode == 0
     assert b"exporter etplus of tiny 1.5 is ignored: its name is already taken" in done.stderr
-    assert json.loads((tmp_path / "x.etplus.json").read_bytes())["nodes"][2]["name"] == "a"
+    assert read_json(tmp_path / "x.etplus.json")["nodes"][2]["name"] == "a"
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-from etplus.converters.astra_sim import for_simulator, write_astra_sim
-from etplus.converters.collectives import agree, survey
-from etplus.trace.trace import Trace
-from etplus_files import cpu, etplus, gpu, step_by_hand
+from etplus_files import cpu, etplus, gpu, step_by_hand, write_alone
 from plain_chakra import COMP, PlainNode, read_plain
 from simulator import read_set, schedule
 from support import call
@@ -23,23 +20,19 @@ def runtime_ns(node: PlainNode) -> int:
     return int(flops / min(BANDWIDTH * flops / size, PEAK))
 
 
-def nodes_of(document: Trace, folder: Path, roofline: float | None = BANDWIDTH) -> list[PlainNode]:
-    comms = for_simulator(agree([survey(document, 0)])).ranks[0]
-    write_astra_sim(document, folder / "t.0.et", comms, roofline=roofline)
-    return read_plain(folder / "t.0.et")[1]
-
-
 def test_known_work_and_measured_delays_take_their_time(tmp_path: Path) -> None:
     shape, kind = [1024, 1024], "Tensor(float)"
     tensor = [9, 9, 0, 1 << 20, 4, "cuda:0"]
     mm = cpu(3, "aten::mm", 0, 200, inputs=[tensor, tensor], input_shapes=[shape, shape], input_types=[kind, kind],
              outputs=[tensor], output_shapes=[shape], output_types=[kind])  # fmt: skip
     document = etplus([mm, gpu(10, "sgemm", 10, 90), cpu(4, "mystery", 210, 90), gpu(11, "unknown", 150, 30, parent=4)])
-    nodes = {node.name: node for node in nodes_of(document, tmp_path)}
+    write_alone(document, tmp_path, roofline=BANDWIDTH)
+    written = read_plain(tmp_path / "t.0.et")[1]
+    nodes = {node.name: node for node in written}
     assert (nodes["sgemm"].value("num_ops"), nodes["sgemm"].value("tensor_size")) == (2**31, 3 << 22)
     assert runtime_ns(nodes["sgemm"]) == int(2**31 / PEAK)
     assert abs(runtime_ns(nodes["unknown"]) - 30_000) <= 1
-    delays = [node for node in read_plain(tmp_path / "t.0.et")[1] if node.name == "delay"]
+    delays = [node for node in written if node.name == "delay"]
     for node, expected in zip(delays, [10_000, 50_000, 120_000], strict=True):
         assert abs(runtime_ns(node) - expected) <= 1
 

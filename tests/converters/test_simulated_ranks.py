@@ -17,7 +17,7 @@ from etplus_files import DLRM, cpu, etplus, gpu, runtime
 from hypothesis import given
 from hypothesis import strategies as st
 from simulator import read_set, simulate
-from support import Document, call, examples, shared_pair
+from support import Document, call, examples, shared_pair, succeeds
 
 ALL = {"collective": "allreduce", "dtype": "Float", "in_nelems": 256, "pg_name": "0"}
 
@@ -162,9 +162,8 @@ def test_renumbered_ranks_are_those_of_a_job_that_begins_with_0(tmp_path: Path) 
         for rank in range(first, first + 4):
             pipeline_rank(rank, first, 8).write(tmp_path / f"rank{rank}.json")
         names = [f"rank{rank}.json" for rank in range(first + 3, first - 1, -1)]
-        done = call("convert", *names, "--to", "astra-sim", "-o", f"{folder}/t", "--renumber-ranks", "--full",
-                    cwd=tmp_path)  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        words = ["--to", "astra-sim", "-o", f"{folder}/t", "--renumber-ranks", "--full"]
+        done = succeeds("convert", *names, *words, cwd=tmp_path)
         assert (b"note    ranks renumbered: 4 as 0, 5 as 1, 6 as 2, 7 as 3" in done.stderr) == (folder == "high")
         assert b"note    4 messages to or from ranks that were not given" in done.stderr
     assert files(tmp_path / "high") == files(tmp_path / "low")

@@ -116,11 +116,13 @@ def test_a_call_on_a_rank_answers_for_wanted_ranks_alone(opened: list[Any]) -> N
 
     assert call(of_rank(1), None) == call(of_rank(1), {1}) == (1, 3) and call(of_rank(1), {0}) is None
     assert call("plain.json", {3}) == (3, 3) and call("plain.json", {0}) is None
-    halved = RankCall(len, of_rank(1), 0, None, lambda trace: of_rank(5)).run()
-    assert halved == (1, 3)
+    assert RankCall(len, of_rank(1), 0, None, lambda trace: of_rank(5)).run() == (1, 3)
 
 
 def test_answers_of_processes_come_in_the_order_of_the_sources_and_one_rank_answers_once(opened: list[Any]) -> None:
+    def own_error(trace: Trace) -> None:
+        raise UsageError("its own")
+
     with ThreadPoolExecutor(2) as pool:
         engine = engine_of(pool, None, None)
         assert list(run_on(engine, len, [of_rank(2), of_rank(0), of_rank(1)], frozenset({0, 2}))) == [(2, 3), (0, 3)]
@@ -131,10 +133,6 @@ def test_answers_of_processes_come_in_the_order_of_the_sources_and_one_rank_answ
             list(run_on(engine, lambda trace: 1 // 0, ["rank5.json"]))
         with pytest.raises(UsageError, match="its own"):
             list(run_on(engine, own_error, ["rank5.json"]))
-
-
-def own_error(trace: Trace) -> None:
-    raise UsageError("its own")
 
 
 def test_whole_files_are_converted_as_they_are_only_if_nothing_is_chosen(opened: list[Any]) -> None:

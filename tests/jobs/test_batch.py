@@ -141,8 +141,7 @@ def a_pairing(count: int, **more: Any) -> Pairing:
 
 def test_the_report_lists_ranks_clocks_and_groups() -> None:
     states = {rank: a_state(rank, [100 + 3 * rank, 200 + 3 * rank], iterations=("a",)) for rank in (1, 0)}
-    pairing = a_pairing(3, missing=(3, 4), notes=("n",))
-    report = batch._report(pairing, states, {2: "no"})
+    report = batch._report(a_pairing(3, missing=(3, 4), notes=("n",)), states, {2: "no"})
     assert [(clock.rank, clock.offset_ns) for clock in report.clock_offsets] == [(0, 0), (1, 3)]
     assert [(r.rank, r.status, r.reason) for r in report.ranks] == [
         (0, "linked", ""), (1, "linked", ""), (2, "failed", "no"),

@@ -94,8 +94,7 @@ def test_one_contradiction_counts_for_all_that_are_joined() -> None:
 
 @pytest.mark.parametrize(("received", "joined"), [(20, True), (19, False)])
 def test_messages_on_the_host_join_ranks(received: int, joined: bool) -> None:
-    message = matched([[20, 5]], [[25, received]], kind=SEND, on_host=True, group="")
-    found = clock_offsets([], [message])
+    found = clock_offsets([], [matched([[20, 5]], [[25, received]], kind=SEND, on_host=True, group="")])
     assert found == ([ClockOffset(0, 0, 0, 0, 0), ClockOffset(1, 0, 0, 0, 0)] if joined else [])
     assert clock_offsets([], [matched([], [], kind=SEND)]) == []
 

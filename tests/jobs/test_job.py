@@ -75,8 +75,7 @@ def test_tables_of_a_job_hold_the_rows_of_its_ranks(job: Job) -> None:
         own = tables_of(trace.analyze())
         for name, rows in found.items():
             assert [row for row in rows if row["rank"] == rank] == [{"rank": rank, **row} for row in own[name]], name
-    frame = found.kernels.to_pandas()
-    assert frame.groupby("rank").total_ns.sum().to_dict() == {
+    assert found.kernels.to_pandas().groupby("rank").total_ns.sum().to_dict() == {
         rank: int(trace.gpu.dur.sum() + trace.unattached.dur.sum()) for rank, trace in job.ranks.items()
     }
     assert len(repr(found).splitlines()) <= 24 and len(repr(found.kernels)) <= 80

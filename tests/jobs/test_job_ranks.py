@@ -37,8 +37,7 @@ def test_a_minority_of_another_size_or_backend_is_foreign() -> None:
     assert foreign_traces(traces) == ({}, [])
     other = {**traces, 3: facts(3, {"world_size": 2, "backend": "gloo"})}
     assert foreign_traces(other) == ({3: "r3.json is of a job of 2 ranks, the others of a job of 4 ranks"}, [])
-    backend = {**traces, 3: facts(3, {"world_size": 4, "backend": "gloo"})}
-    assert foreign_traces(backend)[0] == {
+    assert foreign_traces({**traces, 3: facts(3, {"world_size": 4, "backend": "gloo"})})[0] == {
         3: "r3.json is of a job with backend gloo, the others of a job with backend nccl"
     }
     single = {**traces, 3: facts(3, {"world_size": [4]})}

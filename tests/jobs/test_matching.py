@@ -16,7 +16,8 @@ from etplus.schemas.comm_types import RECV, SEND, WORLD, Group
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from support import et_document, examples, kineto_document
+from made_traces import kernel, kineto_of, launch, op
+from support import et_document, examples
 
 REDUCE, GATHER, ALL_TO_ALL = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,
@@ -117,8 +118,7 @@ def test_sends_pair_with_receives_in_order_or_by_number() -> None:
         numbers = {"seq": seq} if seq else {}
         return rank_of([(kind, size, 100) for size in sizes], peer=[peer] * len(sizes), **numbers)
 
-    ranks = {0: messages(SEND, 1, [8, 16, 24]), 1: messages(RECV, 0, [8, 17])}
-    (matched,), (pair,) = match_messages(ranks)
+    (matched,), (pair,) = match_messages({0: messages(SEND, 1, [8, 16, 24]), 1: messages(RECV, 0, [8, 17])})
     assert (matched.ranks, matched.node.tolist(), matched.bytes.tolist()) == ((0, 1), [[100, 100]], [8])
     assert (pair.source, pair.target, pair.matched, pair.bytes, pair.other_size) == (0, 1, 1, 8, 1)
     assert (pair.unmatched_sends, pair.unmatched_receives) == (1, 0)
@@ -132,13 +132,6 @@ def test_sends_pair_with_receives_in_order_or_by_number() -> None:
 
 Kinds = list[tuple[int, int]]
 """Kind and size of each collective."""
-
-
-def lined_up(common: Kinds, own: Kinds) -> tuple[list[int], dict[int, int], dict[int, int], Kinds]:
-    """Of kinds and sizes 100 ns apart, without numbers: see `LineUp`."""
-    sides = [rank_of([(kind, size, 100 * i) for i, (kind, size) in enumerate(side)]) for side in (common, own)]
-    up = line_up(*(CollectiveSequence.of(side, np.arange(len(side))) for side in sides))
-    return up.at.tolist(), up.other, up.moved, up.extra
 
 
 X, Y, Z, V = (REDUCE, 1), (REDUCE, 2), (GATHER, 4), (GATHER, 8)
@@ -165,7 +158,10 @@ def test_a_sequence_is_lined_up_with_the_common_one(
     common: list[tuple[int, int]], own: list[tuple[int, int]], at: list[int], other: dict[int, int],
     moved: dict[int, int], extra: list[tuple[int, int]],
 ) -> None:  # fmt: skip
-    assert lined_up(common, own) == (at, other, moved, extra)
+    """Of kinds and sizes 100 ns apart, without numbers: see `LineUp`."""
+    sides = [rank_of([(kind, size, 100 * i) for i, (kind, size) in enumerate(side)]) for side in (common, own)]
+    up = line_up(*(CollectiveSequence.of(side, np.arange(len(side))) for side in sides))
+    assert (up.at.tolist(), up.other, up.moved, up.extra) == (at, other, moved, extra)
 
 
 @given(st.lists(st.integers(0, 30), max_size=6), st.lists(st.integers(0, 30), max_size=6))
@@ -227,26 +223,20 @@ def test_two_groups_of_one_name_stay_two_though_the_profiler_cut_off_their_lists
 def cut_off_rank(rank: int, known_by: str) -> Trace:
     """One all-reduce of a group of every second rank, of which the kernel lists two."""
     ranks = list(range(rank % 2, 6, 2))
-    args = {"correlation": 5, "stream": 20, "device": 0, "Collective name": "allreduce", "dtype": "Float",
-            "In msg nelems": 64, "Out msg nelems": 64, "Group size": 3, "Process Group Name": "1",
+    args = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 64, "Out msg nelems": 64,
+            "Group size": 3, "Process Group Name": "1",
             "Process Group Ranks": f"[{ranks[0]}, {ranks[1]}, ...]"}  # fmt: skip
     info = {"rank": rank, "world_size": 6}
     if known_by == "pg_config":
         info["pg_config"] = [{"pg_name": "1", "ranks": ranks}]  # type: ignore[assignment]
-    kineto = kineto_document([
-        {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 1, "dur": 9,
-         "args": {"Record function id": 1}},
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
-        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": 4, "dur": 3, "tid": 20, "args": args},
-    ], distributedInfo=info)  # fmt: skip
+    all_reduce = kernel("ncclDevKernel_AllReduce", 5, 4, 3, 20, **args)
+    kineto = kineto_of([op("record_param_comms", 1, 9, rf_id=1), launch(5, 2), all_reduce], distributedInfo=info)
     attrs = {"global_rank_start": rank % 2, "global_rank_stride": 2, "pg_size": 3}
     listed = orjson.dumps([{"pg_name": "0", "ranks": []}, {"pg_name": "1", "ranks": ranks, "group_size": 3}]).decode()
     init = {"id": 3, "name": "## process_group:init ##", "inputs": {"values": [listed], "types": ["String"]}}
     call = {"id": 4, "name": "record_param_comms", "rf_id": 1, "attrs": attrs if known_by == "start and stride" else {}}
     et = et_document([init, call] if known_by == "process_group:init" else [call], "1.1.0-chakra.0.0.4")
-    return link(
-        orjson.dumps(et) if known_by in ("process_group:init", "start and stride") else None, orjson.dumps(kineto)
-    )
+    return link(orjson.dumps(et) if known_by in ("process_group:init", "start and stride") else None, kineto)
 
 
 def test_numbers_of_one_side_alone_do_not_count() -> None:

@@ -150,8 +150,7 @@ def test_a_process_id_in_names_settles_only_a_whole_job(tmp_path: Path) -> None:
     files |= {f"et_{40 + rank}.json": execution(1, [], 3) for rank in range(3)}
     assert len(job(tmp_path / "whole", files)) == 3
     assert all(one.settled for one in find_pairs(open_folder(tmp_path / "whole")).ranks)
-    part = {name: data for name, data in files.items() if "_41." not in name}
-    job(tmp_path / "part", part)
+    job(tmp_path / "part", {name: data for name, data in files.items() if "_41." not in name})
     assert not any(one.settled for one in find_pairs(open_folder(tmp_path / "part")).ranks)
 
 
@@ -210,8 +209,7 @@ def test_the_best_evidence_takes_the_rank() -> None:
 def test_a_recording_of_several_ranks_goes_to_each_et_without_a_trace() -> None:
     ets = files(ET, ("a/e0", ("named", 0)), ("a/e1", ("named", 1)), ("b/e2", ("named", 2)))
     shared = files(KINETO, ("a/all.sqlite", ("shared", True)))
-    own = files(KINETO, ("k0", ("named", 0)))
-    found = _paired(ets, [*shared, *own])
+    found = _paired(ets, [*shared, *files(KINETO, ("k0", ("named", 0)))])
     assert [(one.rank, one.et, one.kineto, bool(one.problem)) for one in found.ranks] == [
         (0, "a/e0", "k0", False), (1, "a/e1", "a/all.sqlite", False), (2, "b/e2", "", True),
     ]  # fmt: skip

@@ -17,10 +17,6 @@ from job_files import outputs, write_job
 from support import command, read_json, shared_trace
 
 
-def failures(batch: Batch) -> dict[int, str]:
-    return {one.rank: one.reason for one in batch.report.failed}
-
-
 def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 8)
     (job / "rank-1.kineto.json.gz").write_bytes(b"\x1f\x8b no gzip")
@@ -32,7 +28,7 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     foreign["distributedInfo"]["world_size"] = 2
     (job / "rank-6.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(foreign), 1))
     batch = link_many(job, jobs=2)
-    reasons = failures(batch)
+    reasons = {one.rank: one.reason for one in batch.report.failed}
     assert sorted(reasons) == [1, 2, 4, 6] and not batch.complete
     assert reasons[1].startswith("rank-1.kineto.json.gz: ")
     assert reasons[2] == "no ET was found for rank-2.kineto.json.gz"
@@ -47,10 +43,6 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     assert only.complete and (only.now, only.before) == (0, 3)
 
 
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="finds child processes in /proc")
 def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path: Path) -> None:
     job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
@@ -59,7 +51,7 @@ def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path
     until = time.monotonic() + 60
     while not outputs(out) and time.monotonic() < until:
         time.sleep(0.002)
-    workers = children(process.pid)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT and b"Traceback" not in errors
@@ -75,8 +67,8 @@ def test_the_reason_of_a_failed_rank_is_the_damage_of_its_file(tmp_path: Path, k
     job = write_job(tmp_path / "job", 2)
     path = job / "rank-1.kineto.json.gz"
     path.write_bytes(path.read_bytes()[:kept])
-    (reason,) = failures(link_many(job, jobs=1)).values()
-    assert cause in reason and "belong together" not in reason
+    (failed,) = link_many(job, jobs=1).report.failed
+    assert cause in failed.reason and "belong together" not in failed.reason
 
 
 def containers(folder: Path, *, same_pid: bool, renamed: bool = False) -> Path:
@@ -84,8 +76,7 @@ def containers(folder: Path, *, same_pid: bool, renamed: bool = False) -> Path:
     folder.mkdir()
     for rank in range(2):
         for kind, of in (("et", rank), ("kineto", 1 - rank if renamed else rank)):
-            source = shared_trace(f"network/ddp-1mb/2gbit/rank{of}.{kind}.json.gz")
-            text = gzip.decompress(source.read_bytes())
+            text = gzip.decompress(shared_trace(f"network/ddp-1mb/2gbit/rank{of}.{kind}.json.gz").read_bytes())
             for pid in (b"5969", b"5970") if same_pid else ():
                 text = re.sub(rb'("pid": ?"?)' + pid + rb"(?!\d)", rb"\g<1>1", text)
             (folder / f"rank{rank}.{kind}.json").write_bytes(text)
@@ -105,8 +96,7 @@ def test_the_files_of_all_ranks_prove_which_belong_together(tmp_path: Path) -> N
     assert counts(link_many(job, tmp_path / "part", ranks=[1], jobs=1)) == [(1335, 0)], "the other rank is there"
     later = link_many(job, tmp_path / "zone", ranks=[1], jobs=1, timezone="UTC+1")
     assert counts(later) == [(0, 1335)] and "assuming UTC+1" in later.report.ranks[0].warnings[0]
-    inside = containers(tmp_path / "containers", same_pid=True)
-    batch = link_many(inside, ranks=[1], jobs=1)
+    batch = link_many(containers(tmp_path / "containers", same_pid=True), ranks=[1], jobs=1)
     assert counts(batch) == [(0, 1335)]
     assert all(one.warnings[0].startswith("the traces do not prove their rank") for one in batch.report.ranks)
     (job / "rank0.kineto.json").unlink()
@@ -117,5 +107,4 @@ def test_the_files_of_all_ranks_prove_which_belong_together(tmp_path: Path) -> N
 def test_exchanged_names_in_a_job_are_never_certain(tmp_path: Path, same_pid: bool) -> None:
     job = containers(tmp_path / "job", same_pid=same_pid, renamed=True)
     assert not any(one.proved for one in find_job(job).ranks)
-    batch = link_many(job, jobs=1)
-    assert {one.certain for one in batch.report.ranks} == {0}
+    assert {one.certain for one in link_many(job, jobs=1).report.ranks} == {0}

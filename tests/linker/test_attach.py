@@ -9,6 +9,8 @@ import pytest
 from etplus.linker import LinkReport, link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.kinds import GPU, UNVERIFIED
+from made_traces import call, op
+from made_traces import event as made_event
 from support import (
     GPU_CATEGORIES,
     Document,
@@ -94,8 +96,7 @@ def join(nodes: list[Document], events: list[Event], **header: Any) -> Found:
     result = link(orjson.dumps(et_document(nodes)), orjson.dumps(kineto))
     document = result.to_dict()
     assert_valid(document)
-    gpu = {node["kineto_event"]: node for node in document["nodes"] if "cat" in node}
-    return gpu, result.report, document
+    return {node["kineto_event"]: node for node in document["nodes"] if "cat" in node}, result.report, document
 
 
 NODES: list[Document] = [
@@ -105,23 +106,16 @@ NODES: list[Document] = [
 ]
 
 
-def op(name: str, ts: float, dur: float, rf_id: int, **more: Any) -> Event:
-    args = {"Record function id": rf_id, **more.pop("args", {})}
-    return {"ph": "X", "cat": "cpu_op", "name": name, "ts": ts, "dur": dur, "args": args, **more}
-
-
 def launch(ts: float, correlation: int, name: str = "cudaLaunchKernel", dur: float = 2, **more: Any) -> Event:
-    event = {"ph": "X", "cat": "cuda_runtime", "name": name, "ts": ts, "dur": dur}
-    return {**event, "args": {"correlation": correlation}, **more}
+    return call(name, ts, dur, correlation) | more
 
 
 def work(ts: float, correlation: int | None, cat: str = "kernel", dur: float = 5, **args: Any) -> Event:
     known = {} if correlation is None else {"correlation": correlation}
-    args = {"stream": 7, "device": 0, **known, **args}
-    return {"ph": "X", "cat": cat, "name": cat, "ts": ts, "dur": dur, "tid": 7000, "args": args}
+    return made_event(cat, cat, ts, dur, {"stream": 7, "device": 0, **known, **args}, tid=7000)
 
 
-CPU: list[Event] = [op("outer", 0, 100, 1), op("inner", 10, 20, 2), op("last", 200, 100, 3)]
+CPU: list[Event] = [op("outer", 0, 100, rf_id=1), op("inner", 10, 20, rf_id=2), op("last", 200, 100, rf_id=3)]
 
 
 def parents(gpu: dict[int, Document]) -> list[int]:
@@ -154,12 +148,12 @@ def flow(number: int, cat: str = "ac2g", ph: str = "s") -> Event:
         *(({}, [launch(15, 5), launch(20, 0), work(60, none)], UNKNOWN) for none in (0, -1, None)),
         ({}, [launch(150, 1), work(160, 1)], OUTSIDE_OP),
         ({}, [launch(15, 1, tid=8), work(60, 1)], OUTSIDE_OP),
-        ({}, [op("outer", 0, 100, 0, pid=8), launch(50, 1, pid=8), work(60, 1)], NO_PARENT),
-        ({}, [op("unknown", 40, 30, 0), op("deeper", 45, 10, 0), launch(47, 1), work(60, 1)], [3]),
-        ({}, [op("unknown", 120, 30, 0), launch(125, 1), work(160, 1)], NO_PARENT),
-        ({}, [op("next", 400, 30, 0), launch(401, 1), work(450, 1)], WINDOW),  # another iteration
-        ({**COALESCED, "parent": 3}, [op("nccl:coalesced", 40, 30, 4), launch(45, 1), work(60, 1)], [3]),
-        (COALESCED, [op("nccl:coalesced", 140, 30, 4), launch(145, 1), work(160, 1)], [6]),  # better than none
+        ({}, [op("outer", 0, 100, pid=8), launch(50, 1, pid=8), work(60, 1)], NO_PARENT),
+        ({}, [op("unknown", 40, 30), op("deeper", 45, 10), launch(47, 1), work(60, 1)], [3]),
+        ({}, [op("unknown", 120, 30), launch(125, 1), work(160, 1)], NO_PARENT),
+        ({}, [op("next", 400, 30), launch(401, 1), work(450, 1)], WINDOW),  # another iteration
+        ({**COALESCED, "parent": 3}, [op("nccl:coalesced", 40, 30, rf_id=4), launch(45, 1), work(60, 1)], [3]),
+        (COALESCED, [op("nccl:coalesced", 140, 30, rf_id=4), launch(145, 1), work(160, 1)], [6]),  # better than none
         ({}, [flow(1), work(60, 1)], [4]),  # the call is missing
         ({}, [flow(1, ph="f"), flow(1, "fwdbwd"), flow(2), work(60, 1)], NONE),
         ({}, [flow(2**40), work(60, 2**40)], NONE),  # an arrow within a graph
@@ -212,7 +206,7 @@ def test_a_repeated_correlation_goes_to_the_last_call_before_the_event() -> None
 
 
 def test_external_id_of_the_launching_op_in_present_files() -> None:
-    cpu = [op("outer", 0, 100, 1, args={"External id": 1}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
+    cpu = [op("outer", 0, 100, (), {"External id": 1}, 1), op("inner", 10, 20, (), {"External id": 42}, 2), CPU[2]]
     gpu, report, _ = join(NODES, [*cpu, work(60, 9, **{"External id": 42}), work(70, None, **{"External id": 1})])
     assert parents(gpu) == [4, 3]
     assert report.gpu["categories"]["kernel"]["by_method"] == {"External id": 2}
@@ -222,7 +216,7 @@ def test_external_id_of_the_launching_op_in_present_files() -> None:
 
 def test_external_id_in_older_files_is_the_correlation_and_joins_nothing() -> None:
     nodes = [{**node, "seq_id": 10 + node["id"]} for node in NODES]
-    cpu = [op("outer", 0, 100, 1, args={"External id": 1}), *CPU[1:]]
+    cpu = [op("outer", 0, 100, rf_id=1, args={"External id": 1}), *CPU[1:]]
     events = [{"pid": 7, "tid": 7, **event} for event in [*cpu, work(60, 41, **{"External id": 1})]]
     document = link(orjson.dumps(et_document(nodes)), orjson.dumps({"traceEvents": events})).to_dict()
     assert document["etplus"]["link"]["ops"]["linked"] == 3

@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 import pytest
 from etplus.analysis.bandwidth import communication
-from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.trace import Trace
-from support import Document, et_document, kineto_document
+from made_traces import kernel, kineto_of, launch, op, traced
+from support import Document, et_document
 
 SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -18,24 +18,19 @@ def registered(ts: int, name: str, peer: int, count: int, **more: Any) -> Docume
     args = {"Collective name": name, "dtype": "BFloat16", "In msg nelems": count, "Out msg nelems": count,
             "Group size": 2, "Process Group Name": "3", "Process Group Description": "pp",
             "Process Group Ranks": "[0, 1]", **end}  # fmt: skip
-    return {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": ts, "dur": 5, "args": args, **more}
+    return op("record_param_comms", ts, 5, args=args) | more
 
 
 def batch_end(ts: int, *kernels: str, correlation: int = 1, **more: Any) -> list[Document]:
-    events: list[Document] = [{"ph": "X", "cat": "cpu_op", "name": "nccl:coalesced", "ts": ts, "dur": 20, **more}]
+    events = [op("nccl:coalesced", ts, 20, **more)]
     for at, name in enumerate(kernels):
-        args = {"correlation": correlation + at}
-        events += [
-            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", "ts": ts + 2 + 5 * at, "dur": 2,
-             "args": args, **more},
-            {"ph": "X", "cat": "kernel", "name": name, "ts": ts + 100 + 60 * at, "dur": 50, "pid": 0, "tid": 20,
-             "args": {**args, "device": 0, "stream": 20}},
-        ]  # fmt: skip
+        events.append(launch(correlation + at, ts + 2 + 5 * at, 2, "cudaLaunchKernelExC") | more)
+        events.append(kernel(name, correlation + at, ts + 100 + 60 * at, 50, 20))
     return events
 
 
 def trace_of(*events: Document, rank: int = 0) -> Trace:
-    return load(orjson.dumps(kineto_document([*events], distributedInfo={"rank": rank, "world_size": 2})))
+    return traced([*events], distributedInfo={"rank": rank, "world_size": 2})
 
 
 def messages_of(trace: Trace) -> list[list[tuple[str | None, int | None, int | None]]]:
@@ -90,6 +85,5 @@ def test_a_message_takes_from_the_et_what_kineto_lacks() -> None:
     types = ["GenericList[Tensor(float)]", "Int", "Tuple[String,String]", "Int", "String"]
     nodes = [{"id": 3, "name": "record_param_comms", "rf_id": 1, "inputs": {"values": values, "types": types}},
              {"id": 4, "name": "nccl:coalesced", "rf_id": 2}]  # fmt: skip
-    document = orjson.dumps(et_document(nodes, "1.1.0-chakra.0.0.4"))
-    trace = link(document, orjson.dumps(kineto_document(events)))
+    trace = link(orjson.dumps(et_document(nodes, "1.1.0-chakra.0.0.4")), kineto_of(events))
     assert messages_of(trace) == [[("send", 1, 256)]]

@@ -7,6 +7,7 @@ import orjson
 import pytest
 from etplus.jobs.batch import link_many
 from etplus.linker import LinkReport, link
+from made_traces import op
 from support import PID, Document, call, et_document, kineto_document, shared_case, with_pid
 
 
@@ -31,9 +32,8 @@ class Call(NamedTuple):
         shapes, types, values = self.inputs
         args: Document = {"Input Dims": shapes, "Input type": types, "Concrete Inputs": [str(one) for one in values]}
         args = args if shapes else {}
-        args |= {"Record function id": self.id} if self.id else {}
         args |= {"Sequence number": self.seq} if self.seq >= 0 else {}
-        return {"ph": "X", "cat": "cpu_op", "name": self.name, "ts": 10 * at, "dur": 5, "tid": self.tid, "args": args}
+        return op(self.name, 10 * at, 5, args=args, rf_id=self.id, tid=self.tid)
 
 
 def linked(et: list[Call], kineto: list[Call], pid: int = PID) -> LinkReport:
@@ -108,8 +108,7 @@ def test_sequence_numbers_that_differ_are_of_two_runs() -> None:
 )
 def test_threads_that_are_split_or_joined_are_of_two_runs(ours: list[int], theirs: list[int], says: str) -> None:
     et, kineto = ([Call(id=1 + at, tid=tid) for at, tid in enumerate(side)] for side in (ours, theirs))
-    found = refuted(linked(et, kineto))
-    assert found == ({"threads": f"two runs: linked calls of {says}"} if says else {})
+    assert refuted(linked(et, kineto)) == ({"threads": f"two runs: linked calls of {says}"} if says else {})
 
 
 @pytest.mark.parametrize(("name", "lacking"), [("aten::relu", True), ("gloo:all_reduce", False)])

@@ -12,21 +12,16 @@ from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.call_tree import nesting
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Document, et_document, kineto_document
+from made_traces import kineto_of, op
+from support import Document, et_document
 
 Ints = npt.NDArray[np.int64]
 Interval = tuple[int, int, int]
 """Thread, start, end."""
 
 
-def sorted_columns(intervals: list[Interval]) -> tuple[Ints, Ints, Ints]:
-    rows = sorted(intervals, key=lambda i: (i[0], i[1], -i[2]))
-    columns = np.array(rows, np.int64).reshape(-1, 3)
-    return columns[:, 0], columns[:, 1], columns[:, 2]
-
-
 def calls_of(intervals: list[Interval]) -> CpuCalls:
-    thread, ts, end = sorted_columns(intervals)
+    thread, ts, end = np.array(sorted(intervals, key=lambda i: (i[0], i[1], -i[2])), np.int64).reshape(-1, 3).T
     zeros = np.zeros(len(ts), np.int64)
     return CpuCalls(np.arange(len(ts)), nesting(thread, ts, end), thread, ts, end, zeros, zeros)
 
@@ -37,36 +32,30 @@ any_intervals = st.lists(
 )
 
 
-def brute_exclusive(calls: CpuCalls) -> list[int]:
-    result = []
+@given(any_intervals)
+def test_exclusive_durations_of_any_intervals_equal_a_brute_force(intervals: list[Interval]) -> None:
+    calls, result = calls_of(intervals), []
     for i in range(len(calls)):
         own = set(range(int(calls.ts[i]), int(calls.end[i])))
         for child in np.flatnonzero(calls.parent == i):
             own -= set(range(int(calls.ts[child]), int(calls.end[child])))
         result.append(len(own))
-    return result
-
-
-@given(any_intervals)
-def test_exclusive_durations_of_any_intervals_equal_a_brute_force(intervals: list[Interval]) -> None:
-    calls = calls_of(intervals)
-    assert exclusive_durations(calls).tolist() == brute_exclusive(calls)
+    assert exclusive_durations(calls).tolist() == result
 
 
 def test_exclusive_durations_of_long_runs_are_exact() -> None:
     begin = 2**60
-    calls = calls_of([(0, 0, begin + 3), (0, 1, begin + 2)])
-    assert exclusive_durations(calls).tolist() == [2, begin + 1]
+    assert exclusive_durations(calls_of([(0, 0, begin + 3), (0, 1, begin + 2)])).tolist() == [2, begin + 1]
 
 
 def both(nodes: list[Document], events: list[Document], **header: Any) -> tuple[Any, Any, Any]:
     et = read_execution_trace(orjson.dumps(et_document(nodes, **header)))
-    kineto = read_kineto(orjson.dumps(kineto_document(events)))
+    kineto = read_kineto(kineto_of(events))
     return et, kineto, et_calls(et, kineto.events.names)
 
 
 def named(*names: str) -> list[Document]:
-    return [{"ph": "X", "cat": "cpu_op", "name": name, "ts": i * 10, "dur": 5} for i, name in enumerate(names)]
+    return [op(name, i * 10, 5) for i, name in enumerate(names)]
 
 
 def test_calls_of_an_et_are_in_order_of_start_without_process_and_threads() -> None:

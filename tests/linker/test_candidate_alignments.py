@@ -89,8 +89,7 @@ def test_a_constant_offset_is_told() -> None:
 
 
 def test_numbers_that_disagree_anyhow_are_of_another_program() -> None:
-    numbers = [RNG.randrange(1000) for _ in range(80)]
-    assert candidates_by_order(thread(ITERATION, numbers), counted(1)) == []
+    assert candidates_by_order(thread(ITERATION, [RNG.randrange(1000) for _ in range(80)]), counted(1)) == []
 
 
 def test_an_et_that_covers_more_is_aligned_in_its_middle() -> None:

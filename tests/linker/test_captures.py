@@ -9,6 +9,7 @@ import pytest
 from etplus.linker import link
 from etplus.linker.captures import Capture, captures_of, kernel_key, with_callers
 from etplus.trace.errors import TraceFormatError, UsageError
+from made_traces import event, kineto_of
 from support import PID, Document, et_document, kineto_document
 
 Event = tuple[str, str, float, float, int]
@@ -22,11 +23,8 @@ def captured(events: list[Event], args: dict[str, Document] | None = None, **hea
 
 
 def documents(events: list[Event], args: dict[str, Document] | None = None, pid: int = 1) -> list[Document]:
-    return [
-        {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid,
-         "args": (args or {}).get(name, {})}
-        for cat, name, ts, dur, tid in events
-    ]  # fmt: skip
+    given = args or {}
+    return [event(cat, name, ts, dur, given.get(name), pid=pid, tid=tid) for cat, name, ts, dur, tid in events]
 
 
 def run(name: str, ts: float, tid: int = 1, dur: float = 1) -> Event:
@@ -111,7 +109,7 @@ def test_a_trace_without_a_capture_is_refused(tmp_path: Path) -> None:
 def test_files_without_captures_are_skipped_in_a_folder(tmp_path: Path) -> None:
     document = kineto_document(documents([*capture(10, 20), run("cudaLaunchKernel", 12)]))
     (tmp_path / "k.json").write_bytes(orjson.dumps(document))
-    (tmp_path / "empty.json").write_bytes(orjson.dumps(kineto_document([{**document["traceEvents"][0], "name": "x"}])))
+    (tmp_path / "empty.json").write_bytes(kineto_of([{**document["traceEvents"][0], "name": "x"}]))
     (found,) = captures_of(tmp_path, None, False)  # type: ignore[arg-type]
     assert (found.file, found.batch_size, found.mode) == ("k.json", (None,), ("",))
     assert found.notes == ("empty.json: skipped, because no graph is captured in it",)
@@ -156,7 +154,7 @@ def test_inputs_and_outputs_are_those_of_the_et(tmp_path: Path) -> None:
     tensor = [[3, 4, 0, 2, 4, "cuda:0"]]
     sides = {key: {"values": tensor, "shapes": [[2]], "types": ["Tensor(float)"]} for key in ("inputs", "outputs")}
     et = et_document([{"id": 3, "name": "aten::add", "rf_id": 5, **sides}])
-    data = orjson.dumps(kineto_document(documents(events, args, PID)))
+    data = kineto_of(documents(events, args, PID))
     (found,) = captures_of((orjson.dumps(et), data), link, False)  # type: ignore[arg-type]
     own, other = (orjson.loads(text) for text in found.texts)
     assert found.name == ["aten::add", "aten::mul"] and own == sides

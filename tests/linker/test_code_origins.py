@@ -5,27 +5,15 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import made_traces as made
 import pytest
-from compiled_programs import SHARED_PROGRAMS, Kernel, files, kernels, program
-from etplus import Trace, link, load
+from compiled_programs import SHARED_PROGRAMS, files, kernels, program
+from etplus import link, load
 from support import assert_valid
 
 NET = 'File "net.py", line 3, in forward\n    y = f(x)\n'
 OTHER = 'File "net.py", line 4, in forward\n    y = g(x)\n'
 REGION = "Torch-Compiled Region: 0/0"
-
-
-def all_frames(trace: Trace, row: int) -> list[list[str]]:
-    return [trace.stacks.frames(entry) for entry in trace.stacks.entries(row)]
-
-
-def unique(stacks: list[list[str]]) -> list[list[str]]:
-    return [list(stack) for stack in dict.fromkeys(map(tuple, stacks))]
-
-
-def calls_of(trace: Trace, found: list[Kernel]) -> list[tuple[Any, Kernel]]:
-    by_event = {int(trace.nodes.kineto_event[op.trace.calls.source[op.index]]): op for op in trace.ops}
-    return [(by_event[kernel.event], kernel) for kernel in found]
 
 
 @pytest.mark.parametrize(
@@ -37,18 +25,19 @@ def test_every_kernel_has_the_stacks_that_the_file_gives_for_its_handle(name: st
         pytest.skip("real traces are not at hand")
     et, kineto = files(path)
     trace = load(kineto) if alone else link(et, kineto)
-    found = calls_of(trace, kernels(path))
+    by_event = {int(trace.nodes.kineto_event[op.trace.calls.source[op.index]]): op for op in trace.ops}
+    found = [(by_event[kernel.event], kernel) for kernel in kernels(path)]
     assert found
     for op, kernel in found:
         row = int(trace.calls.source[op.index])
         assert op.generated.handle == int(kernel.key.rpartition(":")[2])
         assert f"{op.generated.name}:{op.generated.handle}" == kernel.key
         if kernel.stacks:
-            assert all_frames(trace, row) == unique(kernel.stacks), kernel
+            stacks = [trace.stacks.frames(entry) for entry in trace.stacks.entries(row)]
+            assert stacks == [*map(list, dict.fromkeys(map(tuple, kernel.stacks)))], kernel
             assert trace.stacks.evidence_of(row) == "compiled code"
             assert op.source.exact and op.source == trace.stacks.source(trace.stacks.entries(row)[0])
-            line = kernel.stacks[0][-1]
-            assert f"{op.source.file}({op.source.line}): {op.source.function}" == line
+            assert f"{op.source.file}({op.source.line}): {op.source.function}" == kernel.stacks[0][-1]
         else:  # the line that called the compiled code, where Python frames were recorded
             assert trace.stacks.evidence_of(row) in ("Python frames", "")
         for child in op.children:
@@ -60,20 +49,12 @@ def test_every_kernel_has_the_stacks_that_the_file_gives_for_its_handle(name: st
 
 
 def gpu_trace(*kernels: tuple[str, dict[str, Any]], op: dict[str, Any] | None = None) -> bytes:
-    ids = {"ph": "X", "pid": 1, "tid": 1}
-    events: list[dict[str, Any]] = [
-        {**ids, "cat": "cpu_op", "name": REGION, "ts": 0, "dur": 1000, "args": {}},
-        {**ids, "cat": "user_annotation", "name": "## Call CompiledFxGraph x ##", "ts": 1, "dur": 998, "args": {}},
-    ]
-    for k, (name, args) in enumerate(kernels):
-        begin, launch = 10 + 20 * k, {"correlation": k + 1, "External id": k + 1}
-        events += [
-            {**ids, "cat": "cpu_op", "name": name, "ts": begin, "dur": 9, "args": {"External id": k + 1, **(op or {})}},
-            {**ids, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": begin + 1, "dur": 2, "args": launch},
-            {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": begin + 5, "dur": 9,
-             "args": {"device": 0, "stream": 7, **launch, **args}},
-        ]  # fmt: skip
-    return json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()
+    events = [made.op(REGION, 0, 1000), made.annotation("## Call CompiledFxGraph x ##", 1, 998)]
+    for k, (name, args) in enumerate(kernels, 1):
+        begin, number = 20 * k - 10, {"External id": k}
+        events += [made.op(name, begin, 9, args=number | (op or {})), made.launch(k, begin + 1, 2, **number)]
+        events.append(made.kernel(name, k, begin + 5, 9, **number, **args))
+    return made.kineto_of(events)
 
 
 def information(*stacks: list[str]) -> bytes:

@@ -1,18 +1,17 @@
 """What communication kernels communicate: from Kineto's arguments, else from the ET's record_param_comms."""
 
-import json
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
-from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.linker.calls import et_calls
 from etplus.linker.comm import CommRecord, comm_of_tensor, comm_records, is_all_reduce, reduced_tensor
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.trace.comm_kernels import Comm
-from support import Document, assert_valid, et_document, kineto_document
+from made_traces import event, kernel, kineto_of, launch, op, traced
+from support import Document, assert_valid, et_document
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ARGS: Document = {
@@ -25,16 +24,11 @@ FIELDS = {"collective", "dtype", "in_nelems", "out_nelems", "bytes", "group_size
 
 
 def kernel_of(nodes: list[Document], args: Document, name: str = NCCL, schema: str = "1.1.0-chakra.0.0.4") -> Document:
-    kineto = kineto_document([
-        {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 1, "dur": 9, "args": {"Record function id": 1}},
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
-        {"ph": "X", "cat": "kernel", "name": name, "ts": 4, "dur": 3, "tid": 20,
-         "args": {"correlation": 5, "stream": 20, "device": 1, **args}},
-    ])  # fmt: skip
-    document = link(orjson.dumps(et_document(nodes, schema)), orjson.dumps(kineto)).to_dict()
+    kineto = kineto_of([op("op", 1, 9, rf_id=1), launch(5, 2), kernel(name, 5, 4, 3, 20, 1, **args)])
+    document = link(orjson.dumps(et_document(nodes, schema)), kineto).to_dict()
     assert_valid(document)
-    (kernel,) = (node for node in document["nodes"] if node.get("cat") == "kernel")
-    return kernel
+    (found,) = (node for node in document["nodes"] if node.get("cat") == "kernel")
+    return found
 
 
 def comm_of(nodes: list[Document], args: Document, name: str = NCCL, **options: Any) -> Document:
@@ -113,8 +107,7 @@ def record_param_comms(**attrs: Any) -> list[Document]:
 
 def test_the_nearest_record_at_or_above_a_node() -> None:
     et = read_execution_trace(orjson.dumps(et_document([{"id": 2, "name": "before"}, *record_param_comms()[:1]])))
-    nodes = et_calls(et, [])
-    found = comm_records(et, nodes, np.array([-1, 0, 1]))
+    found = comm_records(et, et_calls(et, []), np.array([-1, 0, 1]))
     assert found == [None, None, CommRecord("all_to_allv", 9, "5")]
 
 
@@ -153,12 +146,8 @@ def test_a_comm_node_without_inputs_tells_nothing() -> None:
 def test_arguments_operators_and_names_tell_what_communicates(
     operator: str, kernel: str, args: Document, communicates: bool, correlation: int | None
 ) -> None:
-    args = args if correlation is None else {**args, "correlation": correlation}
-    trace = read_trace(json.dumps(kineto_document([
-        {"ph": "X", "cat": "cpu_op", "name": operator, "ts": 1, "dur": 9, "args": {}},
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
-        {"ph": "X", "cat": "kernel", "name": kernel, "ts": 14, "dur": 3, "args": {"stream": 7, **args}},
-    ])).encode())  # fmt: skip
+    args = {"stream": 7, **args} if correlation is None else {"stream": 7, **args, "correlation": correlation}
+    trace = traced([op(operator, 1, 9), launch(5, 2), event("kernel", kernel, 14, 3, args)])
     assert trace.is_comm.tolist() == [communicates]
     assert trace.communicates[trace.gpu.source].tolist() == [communicates]
 

@@ -9,7 +9,7 @@ from etplus.linker.comm import CommRecord
 from etplus.linker.comm_waits import _CommCall, _in_order, _numbered
 from etplus.schemas.communications import comm_rows
 from made_jobs import COMPUTE, JOBS
-from made_traces import call, edge_names, gpu, linked_events
+from made_traces import call, edge_names, gpu, linked_events, op
 from support import Document
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -29,9 +29,8 @@ def test_what_fsdp_gathers_ahead_is_waited_for_by_its_layer(tmp_path: Path) -> N
 
 def collective(ts: float, correlation: int, start: float, dur: float) -> list[Document]:
     """A launch of an all-reduce on stream 20, in its operator, NCCL's stream made to wait before."""
-    op = {"ph": "X", "cat": "cpu_op", "name": "c10d::allreduce_", "ts": ts, "dur": 10, "args": {}}
     before, after = (call("cudaStreamWaitEvent", ts + at, 1, correlation + at) for at in (1, 7))
-    return [op, before, call("cudaLaunchKernel", ts + 4, 2, correlation), after,
+    return [op("c10d::allreduce_", ts, 10), before, call("cudaLaunchKernel", ts + 4, 2, correlation), after,
             gpu(NCCL, start, dur, correlation, 20)]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from etplus.linker.generated import (
 from etplus.schemas.inductor.compile_files import read_compile_files
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
-from made_traces import event, kineto_of
+from made_traces import annotation, event, kineto_of, op
 from support import FIXTURES, read_json
 
 REGION = "Torch-Compiled Region: 0/0"
@@ -49,16 +49,9 @@ def test_the_kernels_of_backwards_that_were_compiled_before_are_told_apart() -> 
 
 
 def one_graph(*names: str, region: str = REGION, dims: Any = None) -> bytes:
-    calls = [(region, "cpu_op"), ("## Call CompiledFxGraph x ##", "user_annotation")]
-    events = [
-        {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": 10 + k, "dur": 1000 - 2 * k, "args": {}}
-        for k, (name, cat) in enumerate(calls)
-    ]
-    for k, name in enumerate(names):
-        args = {} if dims is None else {"Input Dims": dims}
-        of = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 20 + 10 * k, "dur": 5, "args": args}
-        events.append(of)
-    return json.dumps({"traceEvents": events}).encode()
+    args = None if dims is None else {"Input Dims": dims}
+    inner = [op(name, 20 + 10 * k, 5, args=args) for k, name in enumerate(names)]
+    return kineto_of([op(region, 10, 1000), annotation("## Call CompiledFxGraph x ##", 11, 998), *inner])
 
 
 def information(*names: str, region: str = REGION, backward: bool = False, shapes: Any = None) -> bytes:

@@ -32,11 +32,6 @@ IDLE = {
 }  # fmt: skip
 
 
-def idle(name: str) -> bool:
-    autograd = name.startswith("autograd::engine::evaluate_function") or re.search(r"Backward\d+$", name) is not None
-    return autograd or name in IDLE or "reducer::" in name
-
-
 def storage_only(name: str) -> bool:
     return name.startswith(("aten::empty", "aten::new_empty", "aten::resize_")) or name == "aten::set_"
 
@@ -54,8 +49,7 @@ def tensors(value: Any) -> Iterator[Range]:
 
 def written_arguments(schema: str) -> tuple[set[int], set[int]]:
     """The arguments that a schema marks, and of these the keyword-only ones."""
-    inside = re.sub(r"\[[^\]]*\]", "", schema.partition("(")[2].rpartition(") ->")[0])
-    arguments = inside.split(", ")
+    arguments = re.sub(r"\[[^\]]*\]", "", schema.partition("(")[2].rpartition(") ->")[0]).split(", ")
     keyword = arguments.index("*") if "*" in arguments else len(arguments)
     names = [argument for argument in arguments if argument != "*"]
     marked = {i for i, argument in enumerate(names) if "!" in argument}
@@ -66,7 +60,8 @@ def touched(node: Document) -> tuple[list[Range], list[Range]]:
     """What a call reads and writes by itself or through its callees."""
     attrs = {attr["name"]: attr["value"] for attr in node.get("attrs", [])} | node
     name, schema = node["name"], attrs.get("op_schema", "")
-    if attrs.get("scope") == 7 or idle(name):
+    autograd = name.startswith("autograd::engine::evaluate_function") or re.search(r"Backward\d+$", name)
+    if attrs.get("scope") == 7 or autograd or name in IDLE or "reducer::" in name:
         return [], []
     inputs, outputs = ([list(tensors(v)) for v in (side if isinstance(side, list) else side["values"])]
                        for side in (node["inputs"], node["outputs"]))  # fmt: skip
@@ -80,8 +75,7 @@ def touched(node: Document) -> tuple[list[Range], list[Range]]:
     by_name = not marked and (name == "record_param_comms" or re.search(r"[^_]_(\.\w+)?$", name) is not None)
     if by_name and not back:
         marked = {0}
-    written = [t for i in marked if i < len(inputs) for t in inputs[i]]
-    writes = fresh + written + (back if by_name else [])
+    writes = fresh + [t for i in marked if i < len(inputs) for t in inputs[i]] + (back if by_name else [])
     view = back and not fresh and not marked and not by_name
     shape_only = re.search(r"^aten::(new_\w+|\w+_like)$", name)
     return [] if view or shape_only else [t for i, ts in enumerate(inputs) if i not in out for t in ts], writes

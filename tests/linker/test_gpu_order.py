@@ -107,8 +107,7 @@ def test_the_node_nearest_to_a_flow_on_its_lane() -> None:
         thread=np.array([0, 0, 0, 4, 4, 5, 0]), ts=np.array([0, 2001, 3000, 8000, 10001, 9000, 1000])
     )
     join: Any = SimpleNamespace(kineto=SimpleNamespace(events=events, flows=flows))
-    time = np.array([5000, 1000, 9000, 1000])
-    found = _nearest(join, nodes, time, np.arange(7))
+    found = _nearest(join, nodes, np.array([5000, 1000, 9000, 1000]), np.arange(7))
     assert found.tolist() == [0, -1, -1, 2, -1, -1, 0]
     near = np.array([2000, 1000, 9000, 1000])
     assert _nearest(join, nodes, near, np.array([1, 2, 6])).tolist() == [3, 3, 0]

@@ -1,11 +1,10 @@
 """Waits for the device: what records say, what is inferred from times and marked so, and clocks that differ."""
 
-import orjson
 import pytest
 from etplus.linker import link
 from etplus.trace.trace import Trace
-from made_traces import call, edge_names, event, gpu, linked_events, sync
-from support import Document, kineto_document
+from made_traces import call, edge_names, event, gpu, kineto_of, linked_events, sync
+from support import Document
 
 
 def late_kernel(*, thread: int = 7, start: float = 213) -> list[Document]:
@@ -42,21 +41,17 @@ def test_a_stream_wait_that_a_record_states_is_not_inferred(stream: int, event: 
     assert edge_names(document, "event") == {("a", "b")} and len(plain["etplus"]["inferred_edges"]) == guessed
 
 
-def waiting(name: str, returned: float) -> list[Document]:
-    """k 10–110, launched at 0; a call waits from 20 on; another one follows."""
-    return [
-        call("cudaLaunchKernel", 0, 5, 1), gpu("k", 10, 100, 1), call(name, 20, returned - 20, 2),
-        call("cudaLaunchKernel", 200, 5, 3), gpu("next", 210, 10, 3),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("name", "early"),
     [("cudaDeviceSynchronize", 8.1), ("hipStreamSynchronize", 19), ("cudaEventSynchronize", 19),
      ("cudaEventSynchronize", -2)],
 )  # fmt: skip
 def test_a_waiting_call_may_return_before_by_the_skew_of_the_clocks(name: str, early: float) -> None:
-    plain, document = linked_events(*waiting(name, 110 - early))
+    """k 10–110, launched at 0; a call waits from 20 on; another one follows."""
+    plain, document = linked_events(
+        call("cudaLaunchKernel", 0, 5, 1), gpu("k", 10, 100, 1), call(name, 20, 90 - early, 2),
+        call("cudaLaunchKernel", 200, 5, 3), gpu("next", 210, 10, 3),
+    )  # fmt: skip
     assert edge_names(document, "sync") == {("k", name)}
     counts = plain["etplus"]["link"]["dependencies"]
     assert counts.get("clock_skew_ns", 0) == document.clock_skew_ns == max(round(early * 1000), 0)
@@ -105,15 +100,6 @@ def test_fsdps_rate_limiter_waits_for_the_older_of_two_events_recorded_for_the_h
     assert edge_names(document, "sync") == {(waited_for, "cudaEventSynchronize")}
 
 
-def two_streams(name: str, *more: Document) -> tuple[Document, Trace]:
-    """a 10–30 on stream 7 and b 12–50 on stream 9, launched at 0 and 2; a call 20–60; c, launched at 70."""
-    return linked_events(
-        call("cudaLaunchKernel", 0, 1, 1), gpu("a", 10, 20, 1), call("cudaLaunchKernel", 2, 1, 2),
-        gpu("b", 12, 38, 2, 9), call("cudaEventRecord", 5, 1, 3), call(name, 20, 40, 5),
-        call("cudaLaunchKernel", 70, 5, 6), gpu("c", 80, 10, 6), *more,
-    )  # fmt: skip
-
-
 EVENT_SYNC = {"correlation": 5, "wait_on_cuda_event_record_corr_id": 3}
 
 
@@ -142,7 +128,12 @@ EVENT_SYNC = {"correlation": 5, "wait_on_cuda_event_record_corr_id": 3}
 def test_what_a_record_says_that_a_call_waits_for(
     name: str, kind: str, args: Document, waited_for: str, guessed: int, unresolved: int
 ) -> None:
-    plain, document = two_streams(name, sync(kind, 20, **args))
+    """a 10–30 on stream 7 and b 12–50 on stream 9, launched at 0 and 2; a call 20–60; c, launched at 70."""
+    plain, document = linked_events(
+        call("cudaLaunchKernel", 0, 1, 1), gpu("a", 10, 20, 1), call("cudaLaunchKernel", 2, 1, 2),
+        gpu("b", 12, 38, 2, 9), call("cudaEventRecord", 5, 1, 3), call(name, 20, 40, 5),
+        call("cudaLaunchKernel", 70, 5, 6), gpu("c", 80, 10, 6), sync(kind, 20, **args),
+    )  # fmt: skip
     assert edge_names(document, "sync") == {(one, name) for one in waited_for}
     counts = plain["etplus"]["link"]["dependencies"]
     assert (len(plain["etplus"]["inferred_edges"]), counts["unresolved"]) == (guessed, unresolved)
@@ -176,7 +167,7 @@ def test_a_stream_that_waits_hands_on_what_it_waits_for(between: bool) -> None:
 
 def plain_link(*events: Document) -> Trace:
     """The events alone: the first one is row 0."""
-    return link(None, orjson.dumps(kineto_document(list(events))))
+    return link(None, kineto_of(list(events)))
 
 
 @pytest.mark.parametrize(("ends", "skew"), [(45, 5000), (60, 20_000), (60.001, 0), (40, 0)])

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import networkx as nx
 import orjson
 from etplus.linker import link
-from etplus.trace.trace import Trace
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support import Document, assert_valid, examples, kineto_document
+from made_traces import call, edge_names, gpu, kineto_of, op
+from support import Document, assert_valid, examples
 
 ARROW = 2**40
 Pairs = set[tuple[str, str]]
@@ -53,19 +53,16 @@ def recorded(nodes: list[Node], *, arrows: bool, launches: int = 1) -> bytes:
     times, events, flow = scheduled(nodes), list[Document](), ARROW
     for launch in range(launches):
         shift, correlation = 2000 * launch, 11 + launch
-        events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "ts": 10 + shift, "dur": 5,
-                       "args": {"correlation": correlation}})  # fmt: skip
+        events.append(call("cudaGraphLaunch", 10 + shift, 5, correlation))
         for k, (node, (start, end)) in enumerate(zip(nodes, times, strict=True)):
-            args = {"device": 0, "stream": node.stream, "correlation": correlation, "graph node id": k + 1}
-            events.append({"ph": "X", "cat": node.category, "name": f"{launch}.{k}", "ts": start + shift,
-                           "dur": end - start, "pid": 0, "tid": node.stream, "args": args})  # fmt: skip
+            events.append(gpu(f"{launch}.{k}", start + shift, end - start, correlation, node.stream, node.category,
+                              **{"graph node id": k + 1}))  # fmt: skip
             for source in node.waits_for if arrows else ():
                 ends = (("s", nodes[source].stream, times[source][1]), ("f", node.stream, start))
                 events += [{"ph": ph, "id": flow, "pid": 0, "tid": tid, "ts": ts + shift, "cat": "ac2g", "name": "ac2g"}
                            for ph, tid, ts in ends]  # fmt: skip
                 flow += 1
-    op = {"ph": "X", "cat": "cpu_op", "name": "op", "ts": 0, "dur": 20, "args": {}}
-    return orjson.dumps(kineto_document([op, *events]))
+    return kineto_of([op("op", 0, 20), *events])
 
 
 def dependencies(nodes: list[Node], launch: int) -> Pairs:
@@ -84,15 +81,6 @@ def dependencies(nodes: list[Node], launch: int) -> Pairs:
     return found
 
 
-def edges(trace: Trace, kind: str) -> Pairs:
-    return {(trace.name_of(a), trace.name_of(b)) for a, b, _ in trace.edges_of(kind).tolist()}
-
-
-def inferred(trace: Trace) -> Pairs:
-    names = {int(number): trace.name_of(row) for row, number in enumerate(trace.nodes.id)}
-    return {(names[a], names[b]) for a, b in trace.summary["inferred_edges"]}
-
-
 @examples(25)
 @given(graphs(empty=True), st.integers(1, 2))
 def test_arrows_become_graph_edges_and_change_no_launches(nodes: list[Node], launches: int) -> None:
@@ -100,11 +88,11 @@ def test_arrows_become_graph_edges_and_change_no_launches(nodes: list[Node], lau
     trace = link(None, recorded(nodes, arrows=True, launches=launches))
     assert_valid(trace.to_dict())
     expected = set[tuple[str, str]]().union(*(dependencies(nodes, launch) for launch in range(launches)))
-    assert edges(trace, "graph") == expected
-    assert not inferred(trace)
+    assert edge_names(trace, "graph") == expected
+    assert not trace.summary["inferred_edges"]
     plain = link(None, recorded(nodes, arrows=False, launches=launches))
-    assert edges(trace, "launch") == edges(plain, "launch")
-    assert edges(trace, "stream") == edges(plain, "stream")
+    assert edge_names(trace, "launch") == edge_names(plain, "launch")
+    assert edge_names(trace, "stream") == edge_names(plain, "stream")
 
 
 def test_arrows_with_lost_ends_are_counted() -> None:
@@ -113,4 +101,4 @@ def test_arrows_with_lost_ends_are_counted() -> None:
         if event["ph"] == "s" and event["id"] == ARROW:
             event["ts"] += 5000
     trace = link(None, orjson.dumps(document))
-    assert edges(trace, "graph") == {("0.1", "0.2")} and trace.report.dependencies["unresolved"] == 1
+    assert edge_names(trace, "graph") == {("0.1", "0.2")} and trace.report.dependencies["unresolved"] == 1

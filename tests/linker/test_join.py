@@ -24,5 +24,4 @@ def test_each_node_has_the_times_of_its_call() -> None:
 
 def test_an_event_belongs_to_the_innermost_linked_call_around_it() -> None:
     thread, ts = np.array([0, 0, 0, 1, 0], np.int32), np.array([25, 52, 70, 5, 95])
-    found = linked_caller(JOIN, JOIN.node_of_call, thread, ts, ts + 1)
-    assert found.tolist() == [1, 0, 1, -1, -1]
+    assert linked_caller(JOIN, JOIN.node_of_call, thread, ts, ts + 1).tolist() == [1, 0, 1, -1, -1]

@@ -11,22 +11,17 @@ from etplus.linker.join import Attachment, adopt_unattached
 from etplus.linker.kineto_only import host_side
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
-from support import PID, kineto_document
-
-
-def event(category: str, name: str, ts: float, dur: float, tid: int | str = 7, **args: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "tid": tid, "args": args}
+from made_traces import event, kineto_of, op
+from support import PID
 
 
 def a_trace(*more: dict[str, Any]) -> KinetoTrace:
     """Three threads; two calls start at 10, of which the longer one comes first, as it would on one thread."""
-    ids = {"Record function id": 4, "Sequence number": 0}
     events = [
-        event("cpu_op", "late", 50, 5, 9), event("cpu_op", "same", 10, 5, 8), event("cpu_op", "outer", 10, 20, **ids),
-        event("user_annotation", "mark", 12, 3, **{"Record function id": 5}),
-        event("kernel", "k", 1, 1, 70),
+        op("late", 50, 5, tid=9), op("same", 10, 5, tid=8), op("outer", 10, 20, args={"Sequence number": 0}, rf_id=4),
+        op("mark", 12, 3, rf_id=5, cat="user_annotation"), event("kernel", "k", 1, 1, tid=70),
     ]  # fmt: skip
-    return read_kineto(orjson.dumps(kineto_document([*events, *more])))
+    return read_kineto(kineto_of([*events, *more]))
 
 
 def test_made_nodes_have_all_columns_of_an_et() -> None:
@@ -52,14 +47,13 @@ def test_made_nodes_have_all_columns_of_an_et() -> None:
     assert (et.pid, et.flat, et.started_s, et.duration_s, et.losses) == (PID, False, -1, 0.0, ())
     assert [match.call.tolist(), match.link.tolist(), match.reason.tolist()] == [[2, 1, 3, 0], [2] * 4, [0] * 4]
     assert pair.nodes.parent.tolist() == [-1, -1, 0, -1] and pair.nodes.node.tolist() == [4, 5, 6, 7]
-    nested = read_kineto(orjson.dumps(kineto_document([event("cpu_op", "a", 0, 9), event("cpu_op", "b", 1, 2)])))
+    nested = read_kineto(kineto_of([op("a", 0, 9), op("b", 1, 2)]))
     assert host_side(nested, cpu_calls(nested))[0].et.parent.tolist() == [1, 1, 2, 3]
 
 
 def test_made_nodes_have_texts_with_inputs_and_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kineto_only, "_BLOCK", 3)
-    dims = {"Input Dims": [[2]], "Input type": ["float"], "Concrete Inputs": [""]}
-    kineto = a_trace(event("cpu_op", "with inputs", 70, 1, **dims), event("cpu_op", "with inputs", 80, 1, **dims))
+    kineto = a_trace(*(op("with inputs", ts, 1, [([2], "float")], {"Concrete Inputs": [""]}) for ts in (70, 80)))
     et = host_side(kineto, cpu_calls(kineto))[0].et
     assert len(et.texts) == 10 and et.texts.block_count == 4 and et.texts.first.tolist() == [0, 3, 6, 9, 10]
     every = et.texts.of(np.arange(10))

@@ -9,7 +9,8 @@ from etplus.recording.hook.observers import run_annotation
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import MAX_RANKS
-from support import Document, et_document, kineto_document
+from made_traces import kineto_of, op
+from support import Document, et_document
 
 
 def of_et(*nodes: Document) -> Claim:
@@ -17,8 +18,7 @@ def of_et(*nodes: Document) -> Claim:
 
 
 def of_kineto(*names: str, **header: Any) -> Claim:
-    events = [{"ph": "X", "cat": "cpu_op", "name": name, "ts": i, "dur": 1} for i, name in enumerate(names or ("x",))]
-    return rank_of_kineto(read_kineto(orjson.dumps(kineto_document(events, **header))))
+    return rank_of_kineto(read_kineto(kineto_of([op(name, i, 1) for i, name in enumerate(names or ("x",))], **header)))
 
 
 def node(id_: int, name: str, values: list[Any], **attrs: Any) -> Document:

@@ -3,36 +3,32 @@
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 from etplus.linker.calls import EtCalls
 from etplus.linker.match.result import Match
 from etplus.linker.segment import Iterations, describe_windows, find_iterations
 from etplus.schemas.kineto.kineto_calls import CpuCalls, cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
-from support import Document, kineto_document
+from made_traces import annotation, gpu, kineto_of, op
+from support import Document
 
 
 def iterations_of(events: list[Document], annotation: str | None = None) -> Iterations:
-    kineto = read_kineto(orjson.dumps(kineto_document(events)))
+    kineto = read_kineto(kineto_of(events))
     return find_iterations(kineto, cpu_calls(kineto), annotation)
-
-
-def event(name: str, ts: float, dur: float, cat: str = "user_annotation") -> Document:
-    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur}
 
 
 def spans(found: Iterations) -> list[tuple[float, float]]:
     return [(start / 1000, end / 1000) for start, end in zip(found.start.tolist(), found.end.tolist(), strict=True)]
 
 
-STEPS = [event(f"ProfilerStep#{k}", 100 * k, 90) for k in (3, 1, 2)]
+STEPS = [annotation(f"ProfilerStep#{k}", 100 * k, 90) for k in (3, 1, 2)]
 """Out of order, as some files have them."""
-OPS = [event("aten::mm", 100 * k + 10, 20, "cpu_op") for k in (1, 2, 3)]
+OPS = [op("aten::mm", 100 * k + 10, 20) for k in (1, 2, 3)]
 
 
 def test_profiler_steps_go_before_everything_else() -> None:
-    loader = [event("enumerate(DataLoader)#_Single.__next__", 50 * k, 5) for k in range(8)]
+    loader = [annotation("enumerate(DataLoader)#_Single.__next__", 50 * k, 5) for k in range(8)]
     found = iterations_of([*loader, *STEPS, *OPS])
     assert (found.annotation, found.label) == ("ProfilerStep", ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"])
     assert spans(found) == [(100, 200), (200, 300), (300, 390)] and not found.notes
@@ -41,26 +37,27 @@ def test_profiler_steps_go_before_everything_else() -> None:
 
 
 def test_iterations_begin_at_annotations_of_the_data_loader() -> None:
-    loader = [event("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100 * k, 5) for k in range(1, 5)]
-    other = [event("## forward ##", 100 * k + 20, 30) for k in range(1, 5)]
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    loader = [annotation(name, 100 * k, 5) for k in range(1, 5)]
+    other = [annotation("## forward ##", 100 * k + 20, 30) for k in range(1, 5)]
     found = iterations_of([*loader, *other, *OPS])
     assert found.annotation == "DataLoader" and len(found) == 4
     assert spans(found)[:2] == [(100, 200), (200, 300)]
 
 
 def test_an_annotation_that_recurs_evenly_is_found_whatever_number_is_in_its_name() -> None:
-    rows = [event("## step ##", 100 * k + (k % 2), 60) for k in range(1, 6)]
-    often = [event("## layer ##", 100 * k + 10 * j, 5) for k in range(1, 6) for j in range(3)]
+    rows = [annotation("## step ##", 100 * k + (k % 2), 60) for k in range(1, 6)]
+    often = [annotation("## layer ##", 100 * k + 10 * j, 5) for k in range(1, 6) for j in range(3)]
     found = iterations_of([*rows, *often, *OPS])
     assert found.annotation == "## step ##" and len(found) == 5
-    found = iterations_of([*(event(f"batch {k}", 100 * k, 60) for k in range(1, 6)), *OPS])
+    found = iterations_of([*(annotation(f"batch {k}", 100 * k, 60) for k in range(1, 6)), *OPS])
     assert len(found) == 5 and spans(found)[0] == (100, 200)
-    found = iterations_of([*(event("## now and then ##", ts, 1) for ts in (1, 2, 3, 500, 502, 4000)), *OPS])
+    found = iterations_of([*(annotation("## now and then ##", ts, 1) for ts in (1, 2, 3, 500, 502, 4000)), *OPS])
     assert len(found) == 0 and found.annotation == ""
 
 
 @pytest.mark.parametrize(
-    "rows", [OPS, [event("## once ##", 10, 5), *OPS], [event("k", 1, 1, "kernel")]], ids=["none", "one", "no call"]
+    "rows", [OPS, [annotation("## once ##", 10, 5), *OPS], [gpu("k", 1, 1, 0)]], ids=["none", "one", "no call"]
 )
 def test_a_trace_without_recurring_annotations_has_no_iterations(rows: list[Document]) -> None:
     found = iterations_of(rows)
@@ -68,15 +65,15 @@ def test_a_trace_without_recurring_annotations_has_no_iterations(rows: list[Docu
 
 
 def test_an_annotation_or_operator_asked_for_ends_iterations_as_in_the_original() -> None:
-    rows = [event("my DataLoader next", 100 * k, 10) for k in (1, 2, 3)]
-    found = iterations_of([event("first", 50, 5, "cpu_op"), *rows, *OPS], "DataLoader")
+    rows = [annotation("my DataLoader next", 100 * k, 10) for k in (1, 2, 3)]
+    found = iterations_of([op("first", 50, 5), *rows, *OPS], "DataLoader")
     assert found.annotation == "DataLoader"
     assert spans(found) == [(50, 110), (110, 210), (210, 310), (310, 330)]
     assert spans(iterations_of([*STEPS, *OPS], "aten::mm")) == [(100, 130), (130, 230), (230, 330), (330, 390)]
 
 
 def test_an_annotation_that_does_not_occur_is_told_with_those_that_do() -> None:
-    found = iterations_of([*STEPS, *OPS, event("## forward ##", 120, 5)], "nonesuch")
+    found = iterations_of([*STEPS, *OPS, annotation("## forward ##", 120, 5)], "nonesuch")
     (note,) = found.notes
     assert "'nonesuch'" in note and "'## forward ##'" in note and "ProfilerStep#" in note
     assert found.annotation == "ProfilerStep", "the search goes on without it"
@@ -114,8 +111,7 @@ CALLS = [(0, 90, 0), (10, 20, 1), (100, 120, 7), (210, 220, -1)]
 
 def test_the_windows_of_both_sides_are_described() -> None:
     nodes, calls = tables([0, 3, -1, 9], CALLS)
-    found = describe_windows(nodes, calls, match(0, -1, 2, 1, notes=("second",)), some_iterations())
-    assert found == {
+    assert describe_windows(nodes, calls, match(0, -1, 2, 1, notes=("second",)), some_iterations()) == {
         "et_sequence": [0, 9], "kineto_sequence": [0, 7], "linked_sequence": [0, 9], "kineto_ns": [0, 220],
         "linked_ns": [0, 120], "iterations": 0, "iteration_annotation": "mark", "linked_iterations": [],
         "notes": ["first", "second"],
@@ -206,7 +202,7 @@ def test_other_sequence_numbers_are_told(offsets: list[int], told: str) -> None:
 
 
 def test_iterations_end_where_the_next_begins_but_for_those_of_no_duration() -> None:
-    rows = [event("x", 50, 0), event("x", 60, 40), event("x", 70, 30), event("aten::mm", 150, 20, "cpu_op")]
+    rows = [annotation("x", 50, 0), annotation("x", 60, 40), annotation("x", 70, 30), op("aten::mm", 150, 20)]
     found = iterations_of(rows, "x")
     assert spans(found) == [(50, 100), (100, 170)] and found.label == ["0", "1"] and len(found.marker) == 0
     assert spans(iterations_of(rows, "mm")) == [(50, 170)]

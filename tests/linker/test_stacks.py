@@ -1,13 +1,11 @@
 """Stacks of rows: the Python frames that are open when an operator begins or a kernel is launched."""
 
-import json
-
 import numpy as np
 import pytest
 from etplus import link
 from etplus.trace.stacks import PYTHON_FRAMES
 from made_traces import frame, kernel, kineto_of, launch, op
-from support import kineto_document, ns, read_json, shared_trace
+from support import ns, read_json, shared_trace
 
 
 @pytest.mark.parametrize("name", ["gpu-kineto/mi300_bert", "compiled/mlp.kineto"])
@@ -69,6 +67,5 @@ def test_impossible_frames_do_not_cost_the_other_frames() -> None:
         events = [frame("a.py(3): main", 0, 100), {**frame("b.py(5): inner", 10, 50), **bad}, op("aten::mm", 20, 5),
                   launch(7, 22), kernel("gemm", 7, 60, 5)]  # fmt: skip
         for header in ({}, {"baseTimeNanoseconds": 1}):
-            trace = link(None, json.dumps(kineto_document(events, **header)).encode())
-            source = trace.kernels[0].source
+            source = link(None, kineto_of(events, **header)).kernels[0].source
             assert source is not None and source.file in ("a.py", "b.py", "(1): f", ""), bad

@@ -10,6 +10,7 @@ import pytest
 from etplus.recording import program
 from etplus.recording.program import Recorded, RecordingWindow, record_program
 from etplus.trace.errors import UsageError
+from support import names_in
 
 STEPS, SECONDS = RecordingWindow(2, 4), RecordingWindow(1, 1, by_time=True)
 WRITE = """
@@ -35,7 +36,7 @@ def test_traces_are_named_after_their_ranks(tmp_path: Path) -> None:
     found = recorded(tmp_path, {"7": {**done, "rank": 1}, "9": {**done, "rank": 0}, "8": {"state": "waiting"}})
     assert found == Recorded(3, (0, 1), (), True)
     names = [f"rank-{rank}.{what}.json.gz" for rank in (0, 1) for what in ("et", "kineto")]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["program.py", *names]
+    assert names_in(tmp_path) == ["program.py", *names]
 
 
 def test_seconds_are_taken_where_no_step_was_seen(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Recording from a real training loop: the files, their windows, and what is left when things go wrong."""
 
-import gzip
 import importlib
 import json
 import os
@@ -17,6 +16,7 @@ from etplus.linker import link
 from etplus.recording.hook import forks
 from etplus.recording.record import record
 from etplus.trace.errors import TraceFormatError, UsageError
+from support import names_in, read_json
 
 PAIR = ["rank-0.et.json.gz", "rank-0.kineto.json.gz"]
 SET = ["rank-0.et.json.gz", "rank-0.etplus.json.gz", "rank-0.kineto.json.gz"]
@@ -35,17 +35,8 @@ def loop(torch: Any, recording: Any, steps: int) -> None:
         recording.step()
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def read(path: Path) -> Any:
-    data = path.read_bytes()
-    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-
-
 def windows(recording: Any) -> tuple[list[str], list[str]]:
-    nodes, events = read(recording.et_path)["nodes"], read(recording.kineto_path)["traceEvents"]
+    nodes, events = read_json(recording.et_path)["nodes"], read_json(recording.kineto_path)["traceEvents"]
     steps = [{item["name"] for item in items if item["name"].startswith("ProfilerStep#")} for items in (nodes, events)]
     return sorted(steps[0]), sorted(steps[1])
 
@@ -54,14 +45,15 @@ def test_the_capture_phase_is_recorded_apart(torch: Any, tmp_path: Path) -> None
     with record(tmp_path, wait=1, warmup=1, active=2, graphs=True, link=False) as recording:
         torch.ones(3, 4).add(torch.ones(4)).relu()
         recording.step()
-        assert names(tmp_path)[-2:] == ["rank-0.graphs.et.json.gz", "rank-0.graphs.kineto.json.gz"]
+        assert names_in(tmp_path)[-2:] == ["rank-0.graphs.et.json.gz", "rank-0.graphs.kineto.json.gz"]
         loop(torch, recording, 4)
         assert recording.finished
-    before, inside = read(recording.graphs_kineto_path)["traceEvents"], read(recording.kineto_path)["traceEvents"]
+    paths = recording.graphs_kineto_path, recording.kineto_path
+    before, inside = (read_json(path)["traceEvents"] for path in paths)
     assert any(event["name"] == "aten::relu" for event in before) and "aten::linear" not in str(before)
     assert not any(event["name"] == "aten::relu" for event in inside)
     assert len(windows(recording)[1]) == 2
-    assert any(node["name"] == "aten::relu" for node in read(recording.graphs_et_path)["nodes"])
+    assert any(node["name"] == "aten::relu" for node in read_json(recording.graphs_et_path)["nodes"])
 
 
 def test_without_a_graph_the_capture_phase_is_refused(torch: Any, tmp_path: Path) -> None:
@@ -80,14 +72,14 @@ def test_a_loop_gives_three_files(torch: Any, tmp_path: Path) -> None:
         assert not recording.finished
         loop(torch, recording, 4)
         assert recording.finished
-        assert names(folder)[-2:] == PAIR
+        assert names_in(folder)[-2:] == PAIR
         assert recording.result is None
         loop(torch, recording, 2)
-    assert names(folder) == SET
+    assert names_in(folder) == SET
     assert windows(recording) == (["ProfilerStep#2", "ProfilerStep#3"], ["ProfilerStep#2", "ProfilerStep#3"])
     assert recording.result is not None
-    nodes = [node for node in read(recording.etplus_path)["nodes"] if not node["name"].startswith("[pytorch|")]
-    events = read(recording.kineto_path)["traceEvents"]
+    nodes = [node for node in read_json(recording.etplus_path)["nodes"] if not node["name"].startswith("[pytorch|")]
+    events = read_json(recording.kineto_path)["traceEvents"]
     assert len(nodes) > 40
     for node in nodes:
         assert node["link"] == "certain"
@@ -95,7 +87,7 @@ def test_a_loop_gives_three_files(torch: Any, tmp_path: Path) -> None:
 
 
 def run_ids(recording: Any) -> list[list[str]]:
-    nodes, events = read(recording.et_path)["nodes"], read(recording.kineto_path)["traceEvents"]
+    nodes, events = read_json(recording.et_path)["nodes"], read_json(recording.kineto_path)["traceEvents"]
     return [[item["name"] for item in items if item["name"].startswith("etplus.run=")] for items in (nodes, events)]
 
 
@@ -122,11 +114,11 @@ def test_the_id_proves_and_refutes_whatever_names_and_clocks_say(torch: Any, tmp
             loop(torch, recording, 2)
         recordings.append(recording)
     assert run_ids(recordings[0])[0] != run_ids(recordings[1])[0]
-    et = read(recordings[0].et_path)
+    et = read_json(recordings[0].et_path)
     et["time"] = "2001-01-01 00:00:00"
     own, other = (one.kineto_path.read_bytes() for one in recordings)
     assert link(json.dumps(et).encode(), own).report.ops["certain"] > 10
-    report = link(json.dumps(read(recordings[0].et_path)).encode(), other).report
+    report = link(json.dumps(read_json(recordings[0].et_path)).encode(), other).report
     assert report.ops["certain"] == 0 and report.identity is not None and report.identity.verdict == "refuted"
 
 
@@ -137,10 +129,10 @@ def test_an_exception_passes_and_leaves_the_two_traces_after_the_window(
     with pytest.raises(ZeroDivisionError), record(tmp_path) as recording:
         loop(torch, recording, steps)
         raise ZeroDivisionError
-    assert names(tmp_path) == left and recording.result is None
+    assert names_in(tmp_path) == left and recording.result is None
     with record(tmp_path) as recording:  # both observers are free again
         loop(torch, recording, 5)
-    assert names(tmp_path) == SET
+    assert names_in(tmp_path) == SET
 
 
 def test_a_second_recording_at_the_same_time_is_refused(torch: Any, tmp_path: Path) -> None:
@@ -148,7 +140,7 @@ def test_a_second_recording_at_the_same_time_is_refused(torch: Any, tmp_path: Pa
         with pytest.raises(UsageError, match="another ExecutionTraceObserver"), record(tmp_path, name="inner"):
             pass
         loop(torch, outer, 5)
-    assert names(tmp_path) == PAIR
+    assert names_in(tmp_path) == PAIR
     assert len(windows(outer)[0]) == 3
 
 
@@ -173,7 +165,7 @@ def test_other_threads_are_recorded_only_with_all_threads(torch: Any, tmp_path: 
     finally:
         wanted.put(False)
         thread.join()
-    threads = {e["tid"] for e in read(recording.kineto_path)["traceEvents"] if e.get("cat") == "cpu_op"}
+    threads = {e["tid"] for e in read_json(recording.kineto_path)["traceEvents"] if e.get("cat") == "cpu_op"}
     assert len(threads) == 1 + all_threads
 
 
@@ -185,7 +177,7 @@ def test_missing_pytorch_or_a_path_as_name_is_refused(tmp_path: Path, monkeypatc
     monkeypatch.undo()
     with pytest.raises(UsageError, match="pass the folder as out_dir"), record(tmp_path, name="a/b"):
         pass
-    assert names(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def compiled_loop(torch: Any, recording: Any, model: Any) -> None:
@@ -203,7 +195,7 @@ def test_what_the_compiler_says_is_saved_where_code_is_compiled(torch: Any, tmp_
     model = torch.compile(lambda x: torch.nn.functional.gelu(linear(x)))
     with record(tmp_path, wait=1, warmup=1, active=1) as recording:
         compiled_loop(torch, recording, model)
-    assert names(tmp_path) == sorted([*SET, "rank-0.kernel_information.json.gz"])
+    assert names_in(tmp_path) == sorted([*SET, "rank-0.kernel_information.json.gz"])
     assert not config.trace.provenance_tracking_to_timeline
     assert recording.result is not None
     known = [op for op in recording.result.ops if op.generated is not None]
@@ -227,4 +219,4 @@ def test_a_fork_that_leaves_the_block_changes_nothing(torch: Any, tmp_path: Path
     assert windows(recording) == (["ProfilerStep#2", "ProfilerStep#3"],) * 2 and forks._knows_forks
     trace = link(recording.et_path, recording.kineto_path)
     assert trace.report.linked_share == 1 and not trace.report.warnings
-    assert len(names(tmp_path)) == (4 if graphs else 2)
+    assert len(names_in(tmp_path)) == (4 if graphs else 2)

@@ -10,6 +10,7 @@ from etplus.recording import record as module
 from etplus.recording.hook import observers
 from etplus.recording.record import record
 from etplus.trace.errors import UsageError
+from support import names_in
 
 
 class Made:
@@ -128,19 +129,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     return found
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def test_a_window_is_over_after_as_many_steps_as_it_needs(made: Made, tmp_path: Path) -> None:
     with record(tmp_path, wait=1, warmup=1, active=2, link=False, compress=False) as recording:
         assert (recording.steps_needed, recording.rank, recording.finished) == (4, 0, False)
         for k in range(6):
             recording.step()
             assert recording.finished == (k >= 3) and recording.steps == k + 1
-            assert any(name.endswith(".et.json") for name in names(tmp_path)) == (k >= 3)
+            assert any(name.endswith(".et.json") for name in names_in(tmp_path)) == (k >= 3)
     assert made.log == ["register", "start", "step", "step", "etplus.run rank=0", "step", "step", "unregister", "stop"]
-    assert names(tmp_path) == ["rank-0.et.json", "rank-0.kineto.json"]
+    assert names_in(tmp_path) == ["rank-0.et.json", "rank-0.kineto.json"]
     assert (recording.et_path.read_text(), recording.kineto_path.read_text()) == ("ET", "Kineto")
     assert recording.result is None
 
@@ -161,14 +158,14 @@ def test_a_block_that_ends_within_the_window_leaves_nothing(made: Made, tmp_path
     with pytest.raises(UsageError, match=message), record(tmp_path, wait=0, warmup=1, active=2) as recording:
         for _ in range(steps):
             recording.step()
-    assert names(tmp_path) == [] and made.log[-2:] == ["stop", "unregister"]
+    assert names_in(tmp_path) == [] and made.log[-2:] == ["stop", "unregister"]
 
 
 def test_a_trace_that_is_ready_too_early_is_not_kept(made: Made, tmp_path: Path) -> None:
     with pytest.raises(UsageError), record(tmp_path, wait=0, warmup=0, active=2) as recording:
         recording.step()
         made.options[0]["on_trace_ready"](None)
-    assert names(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_the_capture_phase_goes_until_the_first_step(made: Made, tmp_path: Path) -> None:
@@ -177,12 +174,12 @@ def test_the_capture_phase_goes_until_the_first_step(made: Made, tmp_path: Path)
         assert made.log == ["register", "start", "etplus.run rank=0"]
         recording.step()
         both = ["rank-0.graphs.et.json", "rank-0.graphs.kineto.json"]
-        assert [name for name in names(tmp_path) if not name.startswith(".")] == both
+        assert [name for name in names_in(tmp_path) if not name.startswith(".")] == both
         recording.step()
         assert not recording.finished
         recording.step()
         assert recording.finished
-    assert names(tmp_path) == ["rank-0.et.json", *both, "rank-0.kineto.json"]
+    assert names_in(tmp_path) == ["rank-0.et.json", *both, "rank-0.kineto.json"]
     first = ["register", "start", "etplus.run rank=0", "stop", "unregister"]
     assert made.log == [*first, "register", "start", "etplus.run rank=0", "step", "step", "unregister", "stop"]
     capture, window = made.options
@@ -193,7 +190,7 @@ def test_the_capture_phase_goes_until_the_first_step(made: Made, tmp_path: Path)
 def test_a_capture_phase_without_a_step_leaves_nothing(made: Made, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="called 0 times"), record(tmp_path, graphs=True):
         pass
-    assert names(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_captures_are_linked_with_the_window(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +269,7 @@ def test_an_observer_that_could_not_register_leaves_the_other_alone(made: Made, 
     made.busy = True
     with pytest.raises(UsageError, match="another ExecutionTraceObserver is registered"), record(tmp_path):
         pass
-    assert made.log == ["register"] and made.observers[0]._registered is False and names(tmp_path) == []
+    assert made.log == ["register"] and made.observers[0]._registered is False and names_in(tmp_path) == []
 
 
 def test_an_older_profiler_starts_and_stops_the_observer_with_itself(
@@ -285,4 +282,4 @@ def test_an_older_profiler_starts_and_stops_the_observer_with_itself(
         recording.step()
     expected = ["register", "observer starts", "start", "etplus.run rank=0", "step", "unregister", "observer stops"]
     assert made.log == [*expected, "stop"]
-    assert names(tmp_path) == ["rank-0.et.json.gz", "rank-0.kineto.json.gz"]
+    assert names_in(tmp_path) == ["rank-0.et.json.gz", "rank-0.kineto.json.gz"]

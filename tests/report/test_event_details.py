@@ -16,7 +16,7 @@ from etplus.timeline.critical import critical_chain
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from made_traces import kernel, kineto_of
+from made_traces import kernel, traced
 from pages import unpacked, unpacked_json
 from repeated_steps import recorded, training
 from support import FIXTURES, shared_trace
@@ -39,7 +39,7 @@ def events_of(trace: Trace) -> tuple[list[Event], Any]:
 
 
 def test_device_events_without_any_call_have_a_reason_and_no_link() -> None:
-    events, texts = events_of(with_unattached(read_trace(kineto_of([kernel("gemm", 1, 0, 5), kernel("add", 2, 7, 1)]))))
+    events, texts = events_of(with_unattached(traced([kernel("gemm", 1, 0, 5), kernel("add", 2, 7, 1)])))
     assert [(texts["names"][one["name"]], one["link"]) for one in events] == [("gemm", 0), ("add", 0)]
     assert all(texts["reasons"][one["reason"]] for one in events)
 

@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from etplus.converters.open import load as read_trace
 from etplus.report.flame import RUNTIME, THREAD, flame_graph
-from made_traces import frame, kineto_of, launch, op
+from made_traces import frame, launch, op, traced
 from traces import trace_of
 
 Path = tuple[str, ...]
@@ -26,7 +25,7 @@ def test_frames_are_between_calls_and_a_runtime_call_may_be_within_another() -> 
         op("aten::mm", 30, 40), launch(1, 35, 20), launch(2, 40, 5, "cudaFuncGetAttributes"), op("aten::add", 150, 20),
         op("aten::mm", 40, 30, tid=9),
     ]  # fmt: skip
-    tree = flame_graph(read_trace(kineto_of(events)))
+    tree = flame_graph(traced(events))
     places = {path[1:]: (int(tree["count"][at]), int(tree["total"][at])) for path, at in paths_of(tree).items()}
     linear = ("a.py(1): main", "aten::linear")
     product = (*linear, "a.py(5): inner", "aten::mm")
@@ -50,7 +49,7 @@ def test_the_largest_are_kept_and_callers_come_first() -> None:
 def test_iterations_are_merged_into_one_box() -> None:
     events = [op(f"ProfilerStep#{n}", 100 * n, 90, cat="user_annotation") for n in range(3)]
     events += [op("aten::mm", 100 * n + 10, 50) for n in range(3)] + [launch(1, 20)]
-    tree = flame_graph(read_trace(kineto_of(events)))
+    tree = flame_graph(traced(events))
     shown = [
         (tree["names"][name], int(count), int(total))
         for name, count, total in zip(tree["name"].tolist(), tree["count"], tree["total"], strict=True)
@@ -62,14 +61,14 @@ def test_iterations_are_merged_into_one_box() -> None:
 def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, most: int, begin: int) -> None:
     events = [op(name, begin + 10 * at, 1) for at, name in enumerate("abcde")]
     events += [op(name, 100 - begin // 2, 100) for name in names]
-    tree = flame_graph(read_trace(kineto_of(events)), most)
+    tree = flame_graph(traced(events), most)
     chain = [("CPU thread 7",), *(("CPU thread 7", *names[: at + 1]) for at in range(5))]
     assert [*paths_of(tree)] == chain[:most]
 
 
 def test_flame_columns_hold_parents_kinds_counts_and_totals() -> None:
     events = [op("ProfilerStep#3", 0, 100, cat="user_annotation"), op("mm", 10, 50), launch(1, 20, 5)]
-    tree = flame_graph(read_trace(kineto_of([op("first", 200, 10), *events])))
+    tree = flame_graph(traced([op("first", 200, 10), *events]))
     columns = {key: tree[key].tolist() for key in ("parent", "kind", "count", "total")}
     names = [tree["names"][code] for code in tree["name"].tolist()]
     assert names == ["CPU thread 7", "ProfilerStep", "first", "mm", "cudaLaunchKernel"]
@@ -77,4 +76,4 @@ def test_flame_columns_hold_parents_kinds_counts_and_totals() -> None:
         "parent": [-1, 0, 0, 1, 3], "kind": [THREAD, 1, 0, 0, RUNTIME], "count": [0, 1, 1, 1, 1],
         "total": [110_000, 100_000, 10_000, 50_000, 5_000],
     }  # fmt: skip
-    assert tree["left_out"] == 0 and flame_graph(read_trace(kineto_of(events)), 2)["left_out"] == 2
+    assert tree["left_out"] == 0 and flame_graph(traced(events), 2)["left_out"] == 2

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from etplus import Job, link
+from etplus import Job
 from etplus.report import report_html as pages
 from etplus.report.report_html import large_job_html, ranks_html
 from etplus.trace.selection import part_of
@@ -15,7 +15,7 @@ from pages import data_of
 
 @pytest.fixture(scope="module")
 def ranks() -> list[Trace]:
-    return [link(*texts) for texts in MadeJob(ddp, 5, of=slow_rank(2)).texts(waits=True)]
+    return MadeJob(ddp, 5, of=slow_rank(2)).traces(waits=True)
 
 
 def test_a_large_job_shows_some_ranks_and_numbers_of_all(ranks: list[Trace], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from browser import Page
 from etplus.analysis.summary import analyze
-from etplus.converters.open import load as read_trace
 from etplus.jobs.matching import Matched
 from etplus.report.report_html import rank_report, report_html
 from etplus.report.timeline import _collectives, job_timeline, rank_lanes
 from etplus.trace.trace import Trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from pages import rows_of, shown
 
 BASE = 1_700_000_000_000_000_000
@@ -27,12 +26,11 @@ def rank_of(rank: int, ahead_us: int, members: str = "[0, 1, 2]", **kineto: Any)
         at = ahead_us + come
         comm = {"Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64, "dtype": "Float",
                 "Group size": len(members) // 3, "Process Group Name": "0", "Process Group Ranks": members}  # fmt: skip
-        collective = kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 10 + number, at, end - come, 9)
-        collective["args"] |= comm
+        collective = kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 10 + number, at, end - come, 9, **comm)
         events += [launch(20 + number, at - 30), kernel("gemm", 20 + number, at - 20, 20)]
         events += [launch(10 + number, at - 25), collective]
     info = {"rank": rank, "world_size": 3, "backend": "nccl"}
-    return read_trace(kineto_of(events, distributedInfo=info, baseTimeNanoseconds=BASE, **kineto))
+    return traced(events, distributedInfo=info, baseTimeNanoseconds=BASE, **kineto)
 
 
 def test_clock_offsets_and_waits_of_ranks_are_recovered() -> None:
@@ -74,7 +72,7 @@ def test_unknown_ranks_are_drawn_by_their_own_clocks() -> None:
 
 
 def test_a_rank_of_the_host_has_its_outermost_calls_on_its_own_clock() -> None:
-    host = read_trace(kineto_of([op("outer", 10, 30), op("inner", 12, 5), op("next", 50, 7)], baseTimeNanoseconds=BASE))
+    host = traced([op("outer", 10, 30), op("inner", 12, 5), op("next", 50, 7)], baseTimeNanoseconds=BASE)
     lanes = rank_lanes(host, 1000)
     assert (lanes.lanes, lanes.name) == (("CPU thread 7",), ("outer", "next")) and lanes.dur.tolist() == [30_000, 7_000]
     ranks = [(rank, rank_lanes(rank_of(rank, ahead, members="[0, 1]"), 1000)) for rank, ahead in ((0, 0), (1, 7000))]
@@ -124,7 +122,7 @@ def test_lanes_name_the_device_where_there_are_several() -> None:
     def lanes(*devices: int) -> tuple[str, ...]:
         events = [op("mm", 0, 90), *(launch(number, 10 + number) for number, _ in enumerate(devices, 1))]
         kernels = [kernel("k", number, 50, 5, device=device) for number, device in enumerate(devices, 1)]
-        return rank_lanes(read_trace(kineto_of([*events, *kernels])), 100).lanes
+        return rank_lanes(traced([*events, *kernels]), 100).lanes
 
     assert lanes(0) == ("stream 7",) == lanes(0, 0) and len(lanes(0, 1)) == 2
     assert all("stream 7" in name and name != "stream 7" for name in lanes(0, 1))

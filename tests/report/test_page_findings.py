@@ -49,12 +49,6 @@ def page_of(name: str, monkeypatch: pytest.MonkeyPatch, title: str = "softmax ta
     return report_html([rank_report(analysis)], findings=found), found
 
 
-def settled(browser: Page) -> str:
-    """Name of the event that is selected, once its details are there."""
-    browser.wait_for("document.querySelector('.details').dataset.event")
-    return str(browser.evaluate("document.querySelector('.details [data-key=name]').textContent"))
-
-
 def test_two_clicks_lead_to_kernel_operator_module_and_line(
     browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +59,8 @@ def test_two_clicks_lead_to_kernel_operator_module_and_line(
     assert sections == ["overview", "timeline", "findings"]
     clicks = "document.querySelector('[data-finding=made] header .go').click()"
     browser.evaluate(clicks)
-    kernel = settled(browser)
+    browser.wait_for("document.querySelector('.details').dataset.event")
+    kernel = browser.evaluate("document.querySelector('.details [data-key=name]').textContent")
     number = int(browser.evaluate("document.querySelector('.details').dataset.event"))
     assert browser.evaluate("document.querySelector('.details [data-key=id]').textContent") == str(where["rows"][0])
     assert where.get("kernel", kernel) == kernel

@@ -7,13 +7,12 @@ import pytest
 from browser import Page
 from etplus.analysis.summary import analyze
 from etplus.analysis.table import Row, Table, column
-from etplus.converters.open import load as read_trace
 from etplus.report import part_report
 from etplus.report.part_report import step_reports
 from etplus.report.report_html import rank_report, report_html
 from etplus.timeline.critical import critical_chain
 from etplus.trace.selection import part_of
-from made_traces import kineto_of, op
+from made_traces import op, traced
 from pages import data_of, report_of, shown, unpacked_json
 from traces import analysis_of
 
@@ -90,12 +89,11 @@ def test_of_many_steps_the_longest_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_steps_of_many_files_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [op(f"ProfilerStep#{n}", 100 * n, 90, cat="user_annotation") for n in range(2)]
-    analysis = analyze(read_trace(kineto_of([*events, op("mm", 5, 9), op("mm", 105, 9)])))
+    analysis = analyze(traced([*events, op("mm", 5, 9), op("mm", 105, 9)]))
     asked: list[int] = []
     monkeypatch.setattr(part_report, "_part_of_step", lambda _analysis, _number, most, _path: asked.append(most))
     for files in (1, 3, 9):
-        found = step_reports(analysis, files)
-        assert [(step["name"], step["from"], step["to"]) for step in found] == [
+        assert [(step["name"], step["from"], step["to"]) for step in step_reports(analysis, files)] == [
             ("ProfilerStep#0", 0, 90_000), ("ProfilerStep#1", 100_000, 190_000)
         ]  # fmt: skip
     assert asked == [500, 500, 166, 166, 125, 125]

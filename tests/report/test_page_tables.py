@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import orjson
 from browser import Page
 from etplus.analysis.findings.trace_changes import changes
 from etplus.analysis.summary import analyze
-from etplus.converters.open import load
-from etplus.converters.open import load as read_trace
 from etplus.report.report_html import diff_html, rank_report, report_html
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from pages import rows_of, shown
 from served import Batch, serve
 
@@ -23,8 +20,7 @@ STEPS = [Batch(prefill=[(64, 64)]), *[Batch(decode=[(1, 65), (1, 9)])] * 3, Batc
 
 
 def test_the_browser_shows_serving_steps_and_phases(browser: Page, tmp_path: Path) -> None:
-    analysis = analyze(load(orjson.dumps(serve(STEPS).document())))
-    shown(browser, report_html([rank_report(analysis)]), tmp_path)
+    shown(browser, report_html([rank_report(analyze(serve(STEPS).trace()))]), tmp_path)
     heads, *rows = rows_of(browser, "serving_steps")
     assert heads[:2] == ["Step", "Phase"] and [row[1] for row in rows] == ["prefill", *["decode"] * 3, "mixed"]
     assert [row[0] for row in rows_of(browser, "serving_phases")[1:]] == ["prefill", "decode", "mixed", "all"]
@@ -38,8 +34,7 @@ def test_the_browser_shows_serving_steps_and_phases(browser: Page, tmp_path: Pat
 
 def test_the_findings_of_a_comparison_come_first(browser: Page, tmp_path: Path) -> None:
     a, b = (
-        analyze(read_trace(kineto_of([op("aten::mm", 0, 50), launch(1, 10), kernel("k", 1, 30, length)])))
-        for length in (100, 900)
+        analyze(traced([op("aten::mm", 0, 50), launch(1, 10), kernel("k", 1, 30, length)])) for length in (100, 900)
     )
     changed = changes(a, b)
     shown(browser, diff_html(changed, a, b), tmp_path)

@@ -2,10 +2,9 @@
 
 import pytest
 from etplus.analysis.summary import analyze
-from etplus.converters.open import load as read_trace
 from etplus.report.part_report import PathTable
 from etplus.timeline.critical import critical_chain
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from traces import analysis_of
 
 
@@ -20,8 +19,7 @@ def test_rows_beyond_the_limit_are_summed_into_one(monkeypatch: pytest.MonkeyPat
 
 
 def test_path_rows_name_their_operators_and_add_up() -> None:
-    events = [op("aten::a", 0, 50), launch(1, 10), kernel("first", 1, 20, 60)]
-    trace = analyze(read_trace(kineto_of(events))).trace
+    trace = analyze(traced([op("aten::a", 0, 50), launch(1, 10), kernel("first", 1, 20, 60)])).trace
     chain = critical_chain(trace)
     assert chain is not None
     rows = PathTable(chain, trace).rows()

@@ -5,7 +5,7 @@ from typing import Any
 
 import made_jobs
 import pytest
-from etplus import Job, link
+from etplus import Job
 from etplus.report.plots import device_use_axes
 from etplus.trace.errors import UsageError
 from traces import GPU_SHAPED, analysis_of
@@ -46,7 +46,7 @@ def test_a_figure_needs_matplotlib_and_gpu_events(monkeypatch: pytest.MonkeyPatc
 
 
 def test_gpu_time_of_the_ranks_of_a_job() -> None:
-    job = Job([link(*texts) for texts in made_jobs.Job(made_jobs.ddp, 3).texts()])
+    job = Job(made_jobs.Job(made_jobs.ddp, 3).traces())
     axes = job.plot()
     assert [text.get_text().split(",")[0] for text in axes.get_yticklabels()] == [f"rank {rank}" for rank in range(3)]
     assert [sum(parts) * 1e6 for parts in zip(*widths(axes), strict=True)] == pytest.approx(

@@ -15,7 +15,7 @@ from etplus.converters.open import load as read_trace
 from etplus.report import report_html as report_html_module
 from etplus.report.report_html import RankReport, _coverage, diff_html, rank_report, report_html
 from etplus.trace.kernel_kinds import GPU_KINDS
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, kineto_of, launch, op, traced
 from pages import data_of, report_of, shown
 from support import ROOT
 from traces import GPU_SHAPED, analysis_of, written
@@ -59,7 +59,7 @@ def test_long_tables_are_cut_and_say_by_how_much() -> None:
         for part in range(3):
             own, at = 3 * number + part, 100 * number + 10 * part
             events += [launch(own + 1, at + 1), kernel(f"kernel{own}", own + 1, at + 50, 5)]
-    analysis = analyze(read_trace(kineto_of(events)))
+    analysis = analyze(traced(events))
     whole, rank = json_of(analysis), rank_report(analysis, 1000)
     assert "communication" not in rank
     assert rank["left_out"] == {
@@ -200,7 +200,7 @@ def test_only_nccl_kernels_have_the_kind_communication() -> None:
 def test_ranks_are_shown_in_their_order_and_files_as_given() -> None:
     def report(number: int | None) -> RankReport:
         info = {} if number is None else {"distributedInfo": {"rank": number, "world_size": 12}}
-        return rank_report(analyze(read_trace(kineto_of([op("mm", 0, 9)], **info))), 2)
+        return rank_report(analyze(traced([op("mm", 0, 9)], **info)), 2)
 
     def labels(*numbers: int | None) -> list[str]:
         return [rank["label"] for rank in data_of(report_html([report(number) for number in numbers]))["ranks"]]
@@ -211,13 +211,13 @@ def test_ranks_are_shown_in_their_order_and_files_as_given() -> None:
 
 def test_call_paths_of_a_comparison_by_device_time_else_by_host_time() -> None:
     def paths(*events: list[Any]) -> tuple[list[str], int]:
-        a, b = (analyze(read_trace(kineto_of(some))) for some in events)
+        a, b = (analyze(traced(some)) for some in events)
         shown = data_of(diff_html(changes(a, b), a, b))["difference"]
         return [row["name"] for row in shown["paths"]], shown["paths_left_out"]
 
     host = [op("long", 0, 100_000), op("short", 200_000, 10)]
     assert paths(host, host) == (["long"], 1)
-    a, b = (analyze(read_trace(kineto_of([op("mm", 0, 9), launch(1, 1), kernel("k", 1, 20, us)]))) for us in (5, 90))
+    a, b = (analyze(traced([op("mm", 0, 9), launch(1, 1), kernel("k", 1, 20, us)])) for us in (5, 90))
     (slower,) = data_of(diff_html(changes(a, b), a, b, "x y"))["findings"]["found"]
     assert {proof["command"] for proof in slower["evidence"]} == {"etplus diff x y --full"}
     device = [op("mm", 300_000, 50), launch(1, 300_010), kernel("k", 1, 300_030, 5)]

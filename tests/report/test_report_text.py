@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from etplus.analysis.device_memory import DeviceMemory
 from etplus.analysis.summary import Analysis, analyze
-from etplus.converters.open import load as read_trace
 from etplus.report.report_text import _holders, _memory, table_text, text_of
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from traces import analysis_of
 
 
@@ -22,7 +21,7 @@ def small() -> Analysis:
         launch(4, 62), kernel("gemm", 1, 20, 10), kernel("gemm", 2, 30, 6), kernel("fill", 3, 60, 4),
         kernel("add", 4, 70, 20),
     ]  # fmt: skip
-    return analyze(read_trace(kineto_of(events)))
+    return analyze(traced(events))
 
 
 def table_of(text: str, title: str) -> list[list[str]]:
@@ -46,7 +45,7 @@ def test_without_a_known_device_no_peaks_are_told() -> None:
         launch(1, 5),
         kernel("gemm", 1, 20, 10),
     ]
-    analysis = analyze(read_trace(kineto_of(events, "Some GPU")))
+    analysis = analyze(traced(events, "Some GPU"))
     assert analysis.flops_coverage and "\npeaks " not in text_of(analysis, 200)
 
 
@@ -57,8 +56,7 @@ def test_tables_of_other_packages_come_last() -> None:
 
 
 def test_notes_and_damage_are_told_and_long_lines_are_wrapped() -> None:
-    analysis = replace(small(), notes=("first note", "word " * 30))
-    lines = text_of(analysis, 60).split("\n\n")[0].splitlines()
+    lines = text_of(replace(small(), notes=("first note", "word " * 30)), 60).split("\n\n")[0].splitlines()
     assert "note    first note" in lines
     at = lines.index("note    first note")
     assert lines[at + 1].startswith("note    word word") and lines[at + 2].startswith("        word")
@@ -79,7 +77,7 @@ def test_idle_time_is_listed_by_cause_with_the_queue() -> None:
 
 
 def test_a_stream_without_launches_has_no_queue() -> None:
-    analysis = analyze(read_trace(kineto_of([kernel("gemm", 1, 20, 10), kernel("gemm", 2, 90, 10)])))
+    analysis = analyze(traced([kernel("gemm", 1, 20, 10), kernel("gemm", 2, 90, 10)]))
     (row,) = table_of(text_of(analysis, 200), "idle time by cause")[1:]
     assert row == ["device 0 stream 7", "0.000", "0.000", "0.060", "0.000", "0.000"]
 
@@ -95,8 +93,7 @@ def test_a_table_says_where_it_is_cut() -> None:
 
 def test_the_text_gives_the_mean_of_the_iterations() -> None:
     events = [op(f"ProfilerStep#{n}", 100 * n, 100, cat="user_annotation") for n in range(4)]
-    trace = read_trace(kineto_of([*events, op("aten::mm", 10, 5)]))
-    assert "\nmean    0.100 ms" in text_of(analyze(trace), 200)
+    assert "\nmean    0.100 ms" in text_of(analyze(traced([*events, op("aten::mm", 10, 5)])), 200)
 
 
 def memory_of(device: str, peak: int, *holders: tuple[str, str, int, int], reserved: int = 0) -> DeviceMemory:
@@ -135,8 +132,7 @@ def test_memory_at_the_peak_is_listed_by_device_and_holder() -> None:
 @pytest.mark.parametrize("peak", [0, 10])
 def test_a_share_of_nothing_is_unknown(peak: int) -> None:
     memory: Any = memory_of("cpu", peak, ("gradient", "a", 1, 5))
-    line = _holders(analysis_with(memory), 200, 9).splitlines()[2]
-    assert line.split()[4:] == (["50.0%"] if peak else [])
+    assert _holders(analysis_with(memory), 200, 9).splitlines()[2].split()[4:] == (["50.0%"] if peak else [])
 
 
 def test_the_text_lists_sequences_that_occur_again() -> None:

@@ -7,16 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import etplus
-import orjson
 import pytest
 from captured import capture_events, encode, replay_events
 from etplus.analysis.findings import Evidence, Finding, Findings, Gain, Where
 from etplus.analysis.summary import Analysis, analyze
 from etplus.analysis.top import top_table
-from etplus.converters.open import load
 from etplus.jobs.compare import compare_jobs
 from etplus.report import diff_text, findings_text, report_text, top_text
-from made_traces import Document, event, kernel, kineto_of, launch, memory_event, op, program
+from made_traces import Document, event, kernel, kineto_of, launch, memory_event, op, program, traced
 from served import Batch, serve
 
 
@@ -32,7 +30,7 @@ def steps(rank: int = 0, *, slow: float = 0, gpu: bool = True, size: int = 3_000
             events += [kernel("gemm", number + 1, at + 20, 30 + slow), kernel("add", number + 2, at + 60 + slow, 5)]
             events.append(kernel("ncclDevKernel_AllReduce", number + 3, at + 70, 20, 9))
     events += [memory_event(15, 2_000_000, 64, size), memory_event(50, -2_000_000, 64, size - 2_000_000)]
-    return analyze(load(kineto_of(events, distributedInfo={"rank": rank, "world_size": 4})))
+    return analyze(traced(events, distributedInfo={"rank": rank, "world_size": 4}))
 
 
 def finding(name: str, gain_ns: int | None, cost_ns: int | None = 40_000, **where: Any) -> Finding:
@@ -66,8 +64,7 @@ def test_the_screen_of_a_trace_shows_steps_kernels_and_problems() -> None:
 
 
 def test_the_first_two_warnings_and_notes_are_on_the_screen() -> None:
-    noted = replace(steps(), notes=("first", "second", "third"))
-    lines = report_text.render(noted, None, 40).splitlines()
+    lines = report_text.render(replace(steps(), notes=("first", "second", "third")), None, 40).splitlines()
     assert [line for line in lines if line.startswith("note ")] == ["note    first", "note    second"]
     assert lines[3] == "", "causes of idle time take two lines at most"
 
@@ -127,13 +124,13 @@ def test_long_labels_are_cut_where_they_tell_least() -> None:
 @pytest.mark.parametrize(("graph_us", "hint"), [(49, False), (51, True)])
 def test_graphs_that_launch_most_of_the_time_have_a_hint(graph_us: float, hint: bool) -> None:
     events = [op("run", 0, 9), launch(1, 1, name="cudaGraphLaunch"), launch(2, 3), kernel("a", 1, 10, graph_us)]
-    lines = top_text.graph_hint([load(kineto_of([*events, kernel("b", 2, 90, 100 - graph_us)]))])
+    lines = top_text.graph_hint([traced([*events, kernel("b", 2, 90, 100 - graph_us)])])
     assert lines == (["note   graphs launched 51% of GPU time; --graph-capture FILE shows operators"] if hint else [])
 
 
 def test_serving_steps_have_latency_and_throughput_by_phase() -> None:
     made = serve([Batch(prefill=[(64, 64)]), Batch(decode=[(1, 65), (1, 9)]), Batch(decode=[(1, 66), (1, 10)])], seed=3)
-    analysis = analyze(load(orjson.dumps(made.document())))
+    analysis = analyze(made.trace())
     prefill, decode, *_ = analysis.serving_phases
     first, second, gpu = top_text.serving_lines([analysis], 200)
     assert first.startswith("prefill: 1 step, mean ") and ", TTFT " in first and "per output token" not in first
@@ -181,7 +178,7 @@ def test_recorded_text_gives_ranks_or_steps_time_and_gpu_use() -> None:
     ranks = [steps(rank).trace for rank in range(2)]
     assert findings_text.recorded_text(ranks) == "2 ranks, 200 µs, GPU busy 55%"
     assert findings_text.recorded_text(ranks[:1]) == "2 steps, 200 µs (100 µs each), GPU busy 55%"
-    assert findings_text.recorded_text([load(kineto_of([op("a", 0, 5)]))]) == "trace 5.0 µs"
+    assert findings_text.recorded_text([traced([op("a", 0, 5)])]) == "trace 5.0 µs"
 
 
 def test_a_diff_of_two_traces_lists_changed_operators_and_kernels() -> None:
@@ -239,7 +236,7 @@ def test_a_diff_tells_what_was_launched_outside_steps() -> None:
         events = [launch(1, 1), kernel("set-up", 1, 2, us)] if us else []
         events += [event("user_annotation", f"ProfilerStep#{n}", 10 + 100 * n, 80) for n in range(2)]
         events += [op("aten::mm", 20, 30), launch(2, 21), kernel("gemm", 2, 40, 10)]
-        return load(kineto_of(events))
+        return traced(events)
 
     text = " ".join(diff_text.render_full(etplus.diff(with_setup(7), with_setup(0))).split())
     assert "means per step; steps: 2 in A, 2 in B; launched outside steps and left out: 0.007 ms (1 event) of A" in text
@@ -248,8 +245,7 @@ def test_a_diff_tells_what_was_launched_outside_steps() -> None:
 
 
 def test_names_take_the_room_that_the_columns_leave() -> None:
-    events = [op("aten::mm", 0, 50), launch(1, 10), kernel("k" * 200, 1, 30, 60)]
-    analysis = analyze(load(kineto_of(events)))
+    analysis = analyze(traced([op("aten::mm", 0, 50), launch(1, 10), kernel("k" * 200, 1, 30, 60)]))
     (row,) = [line for line in report_text.render(analysis, None, 80).splitlines() if line.startswith("kkk")]
     assert len(row.split()[0]) == 80 - 38
     text = findings_text.render(found(finding("late", 9_000_000, operator="a" * 99)), 80)
@@ -267,7 +263,7 @@ def test_changes_of_a_thousandth_are_not_shown() -> None:
 
 def test_one_step_is_told_by_its_length() -> None:
     events = [op("ProfilerStep#0", 0, 100, cat="user_annotation"), op("a", 5, 9)]
-    assert findings_text.recorded_text([load(kineto_of(events))]) == "step 100 µs"
+    assert findings_text.recorded_text([traced(events)]) == "step 100 µs"
 
 
 def test_captured_graphs_need_no_hint_and_three_phases_are_shown() -> None:
@@ -278,5 +274,4 @@ def test_captured_graphs_need_no_hint_and_three_phases_are_shown() -> None:
     )
     assert top_text.graph_hint([bare]) and not top_text.graph_hint([linked])
     batches = [Batch(prefill=[(64, 64)]), Batch(decode=[(1, 65)]), Batch(prefill=[(8, 8)], decode=[(1, 66)])]
-    analysis = analyze(load(orjson.dumps(serve(batches).document())))
-    assert len(list(top_text.serving_lines([analysis] * 2, 200))) == 4
+    assert len(list(top_text.serving_lines([analyze(serve(batches).trace())] * 2, 200))) == 4

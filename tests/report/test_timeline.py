@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from etplus.analysis.breakdown import BreakdownRow
 from etplus.analysis.event_work import work_of_events
-from etplus.converters.open import load as read_trace
-from etplus.report.timeline import DrawnBlocks, condense, nest, time_tree
+from etplus.report.timeline import condense, nest, time_tree
 from etplus.report.timeline_lanes import timeline_of
 from etplus.trace.kernel_kinds import GPU_KINDS
 from hypothesis import given
 from hypothesis import strategies as st
-from made_traces import kernel, kineto_of
+from made_traces import kernel, traced
 from support import examples
 from traces import GPU_SHAPED, analysis_of
 
@@ -37,19 +36,13 @@ def test_merging_keeps_every_call_and_its_time(calls: list[tuple[int, int, int]]
     assert blocks.count.sum() == len(ts) and blocks.busy.sum() == dur.sum()
     assert_free_of_overlap(blocks.lane, blocks.depth, blocks.ts, blocks.ts + blocks.dur)
     for block in range(len(blocks)):
-        assert_is_a_run(blocks, block, lane, depth, ts, dur)
+        start, end = blocks.ts[block], blocks.ts[block] + blocks.dur[block]
+        inside = (lane == blocks.lane[block]) & (depth == blocks.depth[block]) & (ts >= start) & (ts + dur <= end)
+        first = blocks.first[block]
+        assert inside[first] and inside.sum() >= blocks.count[block]
+        assert blocks.count[block] == 1 or dur[first] < blocks.resolution
     if len(ts) <= budget:
         assert blocks.resolution == 0 and len(blocks) == len(ts)
-
-
-def assert_is_a_run(
-    blocks: DrawnBlocks, block: int, lane: np.ndarray, depth: np.ndarray, ts: np.ndarray, dur: np.ndarray
-) -> None:  # type: ignore[type-arg]
-    start, end = blocks.ts[block], blocks.ts[block] + blocks.dur[block]
-    inside = (lane == blocks.lane[block]) & (depth == blocks.depth[block]) & (ts >= start) & (ts + dur <= end)
-    first = blocks.first[block]
-    assert inside[first] and inside.sum() >= blocks.count[block]
-    assert blocks.count[block] == 1 or dur[first] < blocks.resolution
 
 
 def assert_free_of_overlap(lane: np.ndarray, depth: np.ndarray, ts: np.ndarray, end: np.ndarray) -> None:  # type: ignore[type-arg]
@@ -66,8 +59,7 @@ def test_many_calls_are_merged_to_the_budget() -> None:
 
 
 def test_lanes_without_room_are_counted() -> None:
-    events = [kernel("k", stream, stream * 10, 5, stream=stream) for stream in range(1, 51)]
-    trace = read_trace(kineto_of(events))
+    trace = traced([kernel("k", stream, stream * 10, 5, stream=stream) for stream in range(1, 51)])
     timeline = timeline_of(trace, work_of_events(trace), 1000)
     assert len(timeline["lanes"]) == 40 and timeline["hidden"] == 10
 

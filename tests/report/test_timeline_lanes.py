@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.analysis.event_work import work_of_events
-from etplus.converters.open import load as read_trace
 from etplus.report import timeline as drawing
 from etplus.report import timeline_lanes
 from etplus.report.timeline_lanes import KIND_COLORS, timeline_of
@@ -13,7 +12,7 @@ from etplus.trace.intervals import Intervals
 from etplus.trace.kernel_kinds import GPU_KINDS
 from etplus.trace.tensors import Argument, Signature, Tensor
 from etplus.trace.trace import Trace
-from made_traces import kernel, kineto_of, launch, op
+from made_traces import kernel, launch, op, traced
 from pages import unpacked
 
 EVENTS = [
@@ -23,16 +22,12 @@ EVENTS = [
 """100 µs; aten::b is called by aten::a."""
 
 
-def traced(events: list[dict[str, Any]] = EVENTS) -> Trace:
-    return read_trace(kineto_of(events))
-
-
 def timeline(trace: Trace, budget: int = 1000, files: int = 1) -> dict[str, Any]:
     return timeline_of(trace, work_of_events(trace), budget, files=files)
 
 
 def test_events_become_blocks_on_lanes_per_stream_and_thread() -> None:
-    found = timeline(traced())
+    found = timeline(traced(EVENTS))
     assert found["span"] == 100_000 and found["hidden"] == 0 and found["resolution"] == 0
     assert found["lanes"] == [
         {"name": "stream 7", "note": "2 events", "gpu": True, "device": 0, "stream": 7, "rows": 1},
@@ -58,7 +53,7 @@ def test_events_become_blocks_on_lanes_per_stream_and_thread() -> None:
 
 
 def test_searchable_names_are_ordered_by_their_total_time() -> None:
-    found = timeline(traced())
+    found = timeline(traced(EVENTS))
     told = [(found["names"][one["name"]], one["count"], one["total"], one["ts"], one["dur"]) for one in found["found"]]
     assert told == [
         ("aten::a", 1, 60_000, 0, 60_000), ("kb", 1, 50_000, 50_000, 50_000), ("aten::b", 1, 30_000, 20_000, 30_000),
@@ -88,7 +83,7 @@ def test_the_load_is_that_of_the_devices_or_else_of_the_host() -> None:
             edges = at / 1000, at / 1000 + span / 400
             covered = sum(max(0, min(end, edges[1]) - max(start, edges[0])) for start, end in busy)
             assert part == pytest.approx(covered / (span / 400), abs=2e-3)
-    assert len(timeline(traced())["load"]) == 400
+    assert len(timeline(traced(EVENTS))["load"]) == 400
 
 
 @pytest.mark.parametrize("intervals", [[], [(2, 5)], [(0, 3), (3, 4), (7, 20)]])
@@ -101,8 +96,8 @@ def test_covered_time_equals_a_count_of_busy_units(intervals: list[tuple[int, in
 
 def test_a_page_that_can_not_hold_all_events_has_blocks_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_lanes, "_MOST_IN_TILES", 16)
-    assert timeline(traced(), files=2)["tiles"] is not None
-    found = timeline(traced(), files=3)
+    assert timeline(traced(EVENTS), files=2)["tiles"] is not None
+    found = timeline(traced(EVENTS), files=3)
     assert found["tiles"] is found["details"] is found["path"] is None and len(found["lane"]) == 8
 
 
@@ -121,7 +116,7 @@ def details(trace: Trace) -> list[dict[str, Any]]:
 
 
 def test_details_give_launch_delays_and_device_time_below_calls() -> None:
-    ka, kb, outer, middle, inner = details(traced())
+    ka, kb, outer, middle, inner = details(traced(EVENTS))
     assert ka["delay"] == [3_000, 8_000] and kb["delay"] == [18_000]
     assert ka["correlation"] == [1, 2] and kb["correlation"] == [3]
     assert (outer["device_ns"], outer["device_events"]) == ([65_000], [3]), "aten::a and what it calls"

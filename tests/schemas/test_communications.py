@@ -112,8 +112,7 @@ HOST: list[Row] = [
 
 
 def test_collectives_of_the_host_begin_with_their_calls() -> None:
-    peers = {3: [[TENSOR], None, 5, 0], 10: [TENSOR], 11: [TENSOR, TENSOR]}
-    trace = made(HOST, inputs=peers)
+    trace = made(HOST, inputs={3: [[TENSOR], None, 5, 0], 10: [TENSOR], 11: [TENSOR, TENSOR]})
     assert ids(trace, comm_rows(trace)) == [10, 11]
     issued = issuing_calls(trace, comm_rows(trace)).items()
     assert {trace.nodes.id[run]: trace.nodes.id[call] for run, call in issued} == {10: 2, 11: 3}
@@ -165,8 +164,7 @@ def test_groups_of_host_collectives_are_inferred_from_names_and_sizes() -> None:
     assert groups_of(FUNCTIONAL, inputs, g1=[0, 1], g2=[0, 4], g3=[0, 5]) == ["1", ""], "two are left"
     assert groups_of(FUNCTIONAL, inputs, g1=[0, 1]) == ["", ""], "one group says nothing"
     assert groups_of(FUNCTIONAL, inputs, g1=[0, 1], g2=[0]) == ["", ""], "groups of one rank do not count"
-    unnamed = {**inputs, 2: [TENSOR, "sum", "9"]}
-    assert groups_of(FUNCTIONAL, unnamed, g1=[0, 1], g2=[0, 4, 5]) == ["", "1"]
+    assert groups_of(FUNCTIONAL, {**inputs, 2: [TENSOR, "sum", "9"]}, g1=[0, 1], g2=[0, 4, 5]) == ["", "1"]
 
 
 def test_kernels_without_metadata_have_the_tensors_of_their_op() -> None:
@@ -177,6 +175,5 @@ def test_kernels_without_metadata_have_the_tensors_of_their_op() -> None:
     inputs = {2: [TENSOR], 3: [TENSOR, TENSOR], 21: [[1, 2, 0, 5, 1, "cuda:0"]]}
     comm = {23: Comm(collective="allreduce", bytes=3)}
     found = list(find_communications(made(OPS, events, inputs=inputs, comm=comm)))
-    by_start = {each.start_ns: each.bytes for each in found}
-    assert by_start == {110: 96, 130: 5, 140: None, 150: 3}
+    assert {each.start_ns: each.bytes for each in found} == {110: 96, 130: 5, 140: None, 150: 3}
     assert all(each.peer == -1 for each in found)

@@ -64,15 +64,13 @@ def test_kernels_follow_their_launch_and_the_previous_of_their_stream() -> None:
 
 def test_sync_edges_come_only_from_events_that_exist() -> None:
     calls = [(2, 2, "a", 0, 10, 1), (3, 3, "b", 20, 10, 1)]
-    events = [(10, 2, "k", 5, 5, 7), (11, 2, "m", 6, 5, 8)]
-    trace = built(calls, events, sync={1: [10, 11, 77], 2: [11]})
+    trace = built(calls, [(10, 2, "k", 5, 5, 7), (11, 2, "m", 6, 5, 8)], sync={1: [10, 11, 77], 2: [11]})
     assert edges(trace)["sync"] == [(10, 3), (11, 3)], "copies of an op's field to its kernels do not count"
 
 
 def test_of_calls_that_wait_for_the_same_one_the_first() -> None:
     calls = [(2 + k, 2 + k, "op", 10 * k, 5, thread) for k, thread in enumerate([1, 2, 2, 2, 3])]
-    trace = built(calls, waits={3: 2, 4: 2, 5: 77, 6: 2})
-    assert edges(trace)["thread_handoff"] == [(2, 3), (2, 6)]
+    assert edges(built(calls, waits={3: 2, 4: 2, 5: 77, 6: 2}))["thread_handoff"] == [(2, 3), (2, 6)]
     again = built(calls, waits={3: 2, 5: 2})
     assert edges(again)["thread_handoff"] == [(2, 3), (2, 5)], "a call between them waits for none"
 
@@ -81,8 +79,7 @@ def test_collectives_of_a_group_follow_each_other() -> None:
     names = ["ncclDevKernel_AllReduce", "gemm", "ncclDevKernel_AllGather", *["ncclKernel"] * 3]
     events = [(10 + i, 2, name, 10 * (i + 1), 5, 7 + i) for i, name in enumerate(names)]
     comm = {1: Comm(pg_name="a"), 3: Comm(pg_name="b"), 4: Comm(pg_name="a")}
-    trace = built([(2, 2, "a", 0, 5, 1)], events, comm=comm)
-    assert edges(trace)["comm"] == [(10, 13), (14, 15)]
+    assert edges(built([(2, 2, "a", 0, 5, 1)], events, comm=comm))["comm"] == [(10, 13), (14, 15)]
 
 
 def test_edges_against_the_order_of_starts_are_left_out() -> None:
@@ -90,5 +87,4 @@ def test_edges_against_the_order_of_starts_are_left_out() -> None:
     assert edges(trace) == {"thread_handoff": [(2, 3)]}, "of those that start together the lower id is first"
     assert infer_edges(trace).notes == (INFERRED, "1 inferred edges that lead back in time were left out")
     assert edges(built([(2, 2, "a", 20, 5, 1), (3, 3, "b", 20, 5, 2)], waits={2: 3})) == {}
-    untimed = built([(2, 2, "a", -1, 0, 1), (3, 3, "b", 20, 5, 2)], waits={3: 2})
-    assert edges(untimed) == {}
+    assert edges(built([(2, 2, "a", -1, 0, 1), (3, 3, "b", 20, 5, 2)], waits={3: 2})) == {}

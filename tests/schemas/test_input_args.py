@@ -84,8 +84,7 @@ def test_an_et_s_inputs_as_kineto_writes_them(from_et: bool, numbers: str) -> No
              "Scalar", "String"]  # fmt: skip
     values = [tensor, 7, 2.0, True, [1, 0.25], [tensor], None, 1e12, "sum"]
     shapes = [[2, 3], [], [], [], [[], []], [[3]], [], [], []]
-    found = input_args(side(types, values, shapes, [[3, 1]] + [[]] * 8), from_et=from_et)
-    assert found == {
+    assert input_args(side(types, values, shapes, [[3, 1]] + [[]] * 8), from_et=from_et) == {
         "Input Dims": shapes, "Input Strides": [[3, 1]] + [[]] * 8,
         "Input type": ["c10::Half", "Scalar", "Scalar", "Scalar", numbers, "TensorList", "", "Scalar", ""],
         "Concrete Inputs": ["", "7", "2.", "True", "[1, 0.25]", "", "", "1000000000000", "sum"],

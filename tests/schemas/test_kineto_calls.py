@@ -1,22 +1,21 @@
 """Calls in order with their callers, and which is open at a time, against brute force."""
 
-import json
-
 import numpy as np
 from etplus.schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from etplus.schemas.kineto.read_kineto import read_kineto
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Document, examples, kineto_document
+from made_traces import event as made_event
+from made_traces import kineto_of
+from support import Document, examples
 
 
 def event(name: str, ts: float, dur: float, tid: int = 1, cat: str = "cpu_op") -> Document:
-    args = {"Sequence number": int(ts)}
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+    return made_event(cat, name, ts, dur, {"Sequence number": int(ts)}, tid=tid)
 
 
 def calls_of(*events: Document) -> CpuCalls:
-    return cpu_calls(read_kineto(json.dumps(kineto_document(list(events))).encode()))
+    return cpu_calls(read_kineto(kineto_of([*events])))
 
 
 def test_calls_are_by_thread_and_start_and_the_longer_one_calls_the_shorter() -> None:

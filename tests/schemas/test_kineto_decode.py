@@ -43,20 +43,16 @@ def tables(columns: EventColumns) -> dict[str, Any]:
     }
 
 
-def decoded(events: Any, *, modules: bool, plain: bool) -> dict[str, Any]:
-    columns, text = EventColumns(), json.dumps(events).encode()
-    if plain:
-        assert decode_plain(text, columns, modules=modules)
-    else:
-        decode_any(text, columns, modules=modules)
-    return tables(columns)
-
-
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("modules", [True, False])
 def test_both_decoders_keep_the_same_events_flows_and_memory(plain: bool, modules: bool) -> None:
     assert read_events([], modules=modules).flows["id"].tolist() == []
-    found = decoded(EVENTS, modules=modules, plain=plain)
+    columns, text = EventColumns(), json.dumps(EVENTS).encode()
+    if plain:
+        assert decode_plain(text, columns, modules=modules)
+    else:
+        decode_any(text, columns, modules=modules)
+    found = tables(columns)
     assert found["count"] == 11 and found["phases"] == {"M": 1, "f": 1, "i": 1}, "the end of a launch, an instant"
     events = found["events"]
     assert events["index"] == ([1, 3, 10] if modules else [1, 10])

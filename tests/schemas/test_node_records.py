@@ -37,8 +37,7 @@ def test_messages_of_an_older_layout_get_strides_and_tensors() -> None:
     texts = {attr.name: attr.string_val for attr in metadata.attr}
     assert metadata.version == "0.0.4" and texts["layout"] == '"attrs"'
     assert msgspec.json.decode(texts["header"]) == {"schema": "1.1.1-chakra.0.0.4", "pid": 7}
-    found = [(values_of(node.attr), node.inputs.values, node.outputs.values) for node in changed]
-    assert found == [
+    assert [(values_of(node.attr), node.inputs.values, node.outputs.values) for node in changed] == [
         ({"input_strides": "[[], []]", "output_strides": "[]"}, "[1, 2]", "[]"),
         ({"input_strides": "[[1]]", "output_strides": "[]"}, "7", "[]"),
         ({"cat": "runtime"}, "", ""),

@@ -92,8 +92,7 @@ def test_each_process_and_gpu_of_an_export_becomes_one_rank(tmp_path: Path) -> N
             {**gpu(45_000, 45_100, 105), "contextId": context, "syncType": 4, "eventId": 0} for context in (1, 2, 3)
         ],
     )  # fmt: skip
-    ranks = find_ranks(path)
-    assert [(one.rank, one.pid, one.device) for one in ranks] == [(0, 8, 0), (1, 9, 0), (2, 7, 1)]
+    assert [(one.rank, one.pid, one.device) for one in find_ranks(path)] == [(0, 8, 0), (1, 9, 0), (2, 7, 1)]
     of_seven = read_nsys(path, pid=7)
     assert names_of(of_seven, "kernel") == ["void gemm<float>(int)"] and len(of_seven.events.rows("cpu_op")) == 4
     assert len(read_nsys(path, rank=0).events.rows("cpu_op")) == 0

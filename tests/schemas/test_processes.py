@@ -61,8 +61,7 @@ def test_a_trace_of_one_process_stays_whole() -> None:
     one = rank_document(0)
     assert processes_of(read_kineto(orjson.dumps(one))) == []
     worker = [{**event, "pid": 555, "tid": 555} for event in one["traceEvents"] if event.get("cat") == "cpu_op"]
-    children = {**one, "traceEvents": [*one["traceEvents"], *worker]}
-    assert processes_of(read_kineto(orjson.dumps(children))) == []
+    assert processes_of(read_kineto(orjson.dumps({**one, "traceEvents": [*one["traceEvents"], *worker]}))) == []
 
 
 def test_children_of_merged_ranks_stay_with_their_parents() -> None:

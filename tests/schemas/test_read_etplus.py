@@ -105,8 +105,7 @@ def test_keys_and_attributes_in_any_order_and_number() -> None:
 
 @given(st.integers(0, 4 * 10**18), st.integers(0, 86_400 * 10**9))
 def test_times_are_exact_to_the_ns(ts: int, dur: int) -> None:
-    plain = linked_once()
-    text = as_bytes(plain).replace(b'"ts": 987654321.5', b'"ts": %d.%03d' % divmod(ts, 1000))
+    text = as_bytes(linked_once()).replace(b'"ts": 987654321.5', b'"ts": %d.%03d' % divmod(ts, 1000))
     document = read_etplus(text.replace(b'"dur": 123456789.5', b'"dur": %d.%03d' % divmod(dur, 1000)))
     row = int(np.flatnonzero(document.nodes.id == 3)[0])
     assert (document.nodes.ts[row], document.nodes.dur[row]) == (ts, dur)
@@ -122,8 +121,7 @@ def linked_once() -> Document:
 
 def test_rank_world_size_and_groups_are_read_and_bad_ones_dropped() -> None:
     groups = [{"pg_name": "0", "ranks": [0, 1]}, {"pg_name": "tp", "ranks": [1]}, {"pg_name": "none"}, 7]
-    info = {"rank": 1, "world_size": 2, "pg_config": groups}
-    kineto = {"distributed_info": info, "base_time_ns": 5}
+    kineto = {"distributed_info": {"rank": 1, "world_size": 2, "pg_config": groups}, "base_time_ns": 5}
     document = read_etplus(as_bytes({**linked_once(), "etplus": {"kineto": kineto}}))
     assert (document.rank, document.world_size, document.base_time_ns) == (1, 2, 5)
     assert document.process_groups == {"0": [0, 1], "tp": [1]}

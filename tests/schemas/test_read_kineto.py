@@ -31,8 +31,7 @@ OP = {"ph": "X", "cat": "cpu_op"}
 
 
 def check(data: bytes) -> KinetoTrace:
-    document = json.loads(data, parse_float=Decimal)
-    whole = document["traceEvents"]
+    whole = json.loads(data, parse_float=Decimal)["traceEvents"]
     trace = read_kineto(data)
     events = trace.events
     wanted = [(i, e) for i, e in enumerate(whole) if e.get("ph") == "X" and e.get("cat") != "python_function"]
@@ -77,8 +76,7 @@ def events_of(*events: Document) -> bytes:
 
 @pytest.mark.parametrize("name", ["cuda_event_sync", "mi250_minitoy"])
 def test_real_gpu_traces_have_the_same_events_as_plain_json(name: str) -> None:
-    trace = check(plain(shared_trace(f"gpu-kineto/{name}.json.gz")))
-    assert trace.modern == (name != "cuda_event_sync")
+    assert check(plain(shared_trace(f"gpu-kineto/{name}.json.gz"))).modern == (name != "cuda_event_sync")
 
 
 def test_times_are_wall_clock_with_and_without_a_base_time() -> None:
@@ -123,8 +121,7 @@ def test_unusual_events_between_plain_ones_are_read_with_them(monkeypatch: pytes
     for name in ("_PART", "_LEAST_PART"):
         monkeypatch.setattr(recover, name, 5000)
     for one in odd[1:]:
-        trace = check(events_of(*before, one, *after))
-        assert len(trace.events) == 181
+        assert len(check(events_of(*before, one, *after)).events) == 181
     with pytest.raises(TraceFormatError):
         read_kineto(events_of(plain, odd[0]), strict=True)
 

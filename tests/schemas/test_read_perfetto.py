@@ -17,9 +17,9 @@ from etplus.schemas.perfetto.read_perfetto import ends_of_slices
 from etplus.schemas.text.sniff import is_pftrace
 from etplus.trace.conventions import MAX_DURATION_NS
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
-from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import edge_names
 from pftraces import NS, Maker, graph_launch, pb
 from support import SHARED, assert_valid
 
@@ -27,10 +27,6 @@ CUSPY = SHARED / "traces" / "cuspy"
 NAMES = ("cuda_event_sync", "simple_add")
 
 real = pytest.mark.skipif(not CUSPY.is_dir(), reason=f"no {CUSPY}: real traces are not at hand")
-
-
-def both(name: str) -> tuple[KinetoTrace, KinetoTrace]:
-    return read_kineto(CUSPY / f"{name}.json.gz"), read_kineto(CUSPY / f"{name}.pftrace")
 
 
 def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
@@ -47,21 +43,17 @@ def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
 @real
 @pytest.mark.parametrize("name", NAMES)
 def test_perfetto_events_equal_those_of_the_json_within_one_ns(name: str) -> None:
-    json, perfetto = both(name)
+    json, perfetto = (read_kineto(CUSPY / f"{name}.{suffix}") for suffix in ("json.gz", "pftrace"))
     assert perfetto.base_time_ns == json.base_time_ns
     one, other = rows(json), rows(perfetto)
     assert [row[:2] + row[3:] for row in one] == [row[:2] + row[3:] for row in other]
     assert max(abs(a[2] - b[2]) for a, b in zip(one, other, strict=True)) <= 1
 
 
-def pairs(trace: Trace, kind: str) -> set[tuple[str, str]]:
-    return {(trace.name_of(a), trace.name_of(b)) for a, b, _ in trace.edges_of(kind).tolist()}
-
-
 def test_waits_of_render_stages_become_edges() -> None:
     trace = link(None, graph_launch().data())
-    assert pairs(trace, "graph") == {("a", "b"), ("a", "c")}
-    assert pairs(trace, "launch") == {("cudaGraphLaunch", name) for name in "abc"}
+    assert edge_names(trace, "graph") == {("a", "b"), ("a", "c")}
+    assert edge_names(trace, "launch") == {("cudaGraphLaunch", name) for name in "abc"}
     assert [op.name for op in trace.ops] == ["aten::mm"] and trace.gpu.call.tolist() == [0, 0, 0]
     assert trace.base_time_ns + trace.calls.ts[0] == NS
 
@@ -103,7 +95,7 @@ def test_a_trace_of_rocprofv3_is_read_with_its_launches_and_clocks() -> None:
     counter = made.packet(1).track_event
     counter.type, counter.counter_value = pb.TrackEvent.TYPE_COUNTER, 3
     trace = link(None, made.data())
-    assert pairs(trace, "launch") == {("hipLaunchKernel", "gemm")}
+    assert edge_names(trace, "launch") == {("hipLaunchKernel", "gemm")}
     assert trace.gpu.device.tolist() == [4] and trace.gpu.stream.tolist() == [1] and trace.gpu.dur.tolist() == [10_000]
     assert trace.base_time_ns + trace.runtime.ts[0] == NS + 1000
 

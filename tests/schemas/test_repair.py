@@ -75,8 +75,7 @@ def test_what_is_open_closes_where_the_next_object_begins() -> None:
 
 
 def test_a_known_key_ends_a_string_at_the_top_alone() -> None:
-    text = SOUND.replace(b'"a"', b'"f("x", "y": 1)"', 1)
-    value, flaws = repaired(text, EVENT) or (None, None)
+    value, flaws = repaired(SOUND.replace(b'"a"', b'"f("x", "y": 1)"', 1), EVENT) or (None, None)
     assert value == {**json.loads(SOUND), "name": 'f("x", "y": 1)'} and flaws == [("unescaped_quote", 20)]
 
 

@@ -48,8 +48,7 @@ def test_tensors_are_found_with_storage_byte_range_and_device() -> None:
     first = node(
         [[7, 8, 2, 24, 8, "cpu"], 3, [[1, 9, 0, 1, 4, "cuda:0"], [2, 9, 5, 2, 4, "cuda:1"]]], [[3, 10, 0, 6, 2, "cpu"]]
     )
-    second = node([], ["x", [4, 11, 1, 1, 1, "meta"]])
-    assert rows(tensor_uses([first, b"no node", second])) == [
+    assert rows(tensor_uses([first, b"no node", node([], ["x", [4, 11, 1, 1, 1, "meta"]])])) == [
         (0, False, 0, 8, 16, 208, "cpu"), (0, False, 2, 9, 0, 4, "cuda:0"), (0, False, 2, 9, 20, 28, "cuda:1"),
         (0, True, 0, 10, 0, 12, "cpu"), (2, True, 1, 11, 1, 2, "meta"),
     ]  # fmt: skip
@@ -66,8 +65,7 @@ def test_tensors_are_found_with_storage_byte_range_and_device() -> None:
     ],
 )  # fmt: skip
 def test_values_that_are_no_valid_tensor_are_skipped(tensor: list[Any]) -> None:
-    sound = [5, 6, 0, 1, 4, "cpu"]
-    assert rows(tensor_uses([node([tensor, sound], [])])) == [(0, False, 1, 6, 0, 4, "cpu")]
+    assert rows(tensor_uses([node([tensor, [5, 6, 0, 1, 4, "cpu"]], [])])) == [(0, False, 1, 6, 0, 4, "cpu")]
 
 
 def test_the_largest_storage_and_offset_are_read_exactly() -> None:

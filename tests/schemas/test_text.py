@@ -17,7 +17,7 @@ from etplus.schemas.text import files, records, recover
 from etplus.schemas.text import memory_limit as memory
 from etplus.schemas.text.text import FileText, find, rfind
 from etplus.trace.errors import TraceFormatError
-from support import fixture_pair, plain
+from support import fixture_pair, names_in, plain
 
 PIECES = pytest.mark.skipif(not hasattr(os, "pread"), reason="needs pread")
 
@@ -113,4 +113,4 @@ def test_a_file_changed_between_linking_and_writing_is_refused(tmp_path: Path) -
     for jobs in (1, 2):
         with pytest.raises(TraceFormatError, match=r"et\.json: the file was changed while it was read; try again"):
             result.write(tmp_path / "plus.json", jobs=jobs)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["et.json", "kineto.json"]
+    assert names_in(tmp_path) == ["et.json", "kineto.json"]

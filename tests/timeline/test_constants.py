@@ -32,8 +32,7 @@ def test_launch_latency_is_the_median_of_idle_streams() -> None:
         (LAUNCH, 1, 3), (STREAM, 2, 3), (LAUNCH, 4, 6), (STREAM, 5, 6), (LAUNCH, 7, 9), (STREAM, 8, 9),
         (LAUNCH, 10, 11), limit=7,
     )  # fmt: skip
-    found = fit_constants(graph)
-    assert found == Constants(15, 0, 0, SYNC_RETURN_NS, 7, 123)
+    assert fit_constants(graph) == Constants(15, 0, 0, SYNC_RETURN_NS, 7, 123)
 
 
 def test_a_streams_first_counts_where_nothing_else_does() -> None:

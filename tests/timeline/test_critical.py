@@ -70,8 +70,7 @@ def test_the_critical_chain_lists_its_parts_in_order_of_time() -> None:
         ("GPU work", "b", 137, 187, True), ("synchronization", "cudaDeviceSynchronize", 187, 190, False),
         ("host work", "", 190, 200, True), ("host work", "end", 200, 230, True),
     ]  # fmt: skip
-    empty = trace.with_(ts=trace.nodes.ts * 0 - 1)
-    assert critical_chain(empty) is None
+    assert critical_chain(trace.with_(ts=trace.nodes.ts * 0 - 1)) is None
     assert np.count_nonzero(trace.nodes.kind == GPU) == 3
 
 
@@ -118,8 +117,7 @@ def test_threads_that_begin_at_once_and_streams_next_to_each_other() -> None:
         alone.op(name, 20 * k, length)
     result = after(alone.graph())
     assert resource_bounds(result) == {"busiest stream": 0, "busiest thread": 70_000}
-    by_op = critical_path(result).by_op
-    assert list(by_op.items()) == [
+    assert list(critical_path(result).by_op.items()) == [
         (("host work", name), ns) for name, ns in (("c", 30_000), ("a", 20_000), ("b", 20_000))
     ]
     nothing = ReplayGraph(

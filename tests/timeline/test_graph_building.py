@@ -81,8 +81,7 @@ def copying(name: str) -> Timeline:
     blocks = "Pageable" in name
     trace = Timeline()
     trace.launch("k", 0, 5, 10, 100)
-    call = trace.call("cudaMemcpyAsync", 50, 95 if blocks else 5)
-    trace.gpu(name, 111, 30, call, category="gpu_memcpy")
+    trace.gpu(name, 111, 30, trace.call("cudaMemcpyAsync", 50, 95 if blocks else 5), category="gpu_memcpy")
     trace.op("next", 150 if blocks else 60, 10)
     trace.launch("idle", 310, 5, 320, 10)
     trace.launch("last", 340, 5, 350, 80)
@@ -141,13 +140,10 @@ CASES: dict[str, Callable[[], Timeline]] = {
 }
 
 
-def joined() -> ReplayGraph:
-    """Two ranks, of which the second is later."""
-    return join_ranks([rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()])
-
-
 def text_of(name: str) -> str:
-    graph = joined() if name == "two ranks" else CASES[name]().graph()
+    ranks = [rank(0, 0, 10, 90), rank(1, 50, 60, 40)] if name == "two ranks" else [CASES[name]()]
+    graphs = [one.graph() for one in ranks]
+    graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     return "\n".join([f"== {name}", *lines(graph)])
 
 
@@ -160,15 +156,13 @@ def test_the_edges_of_a_graph_equal_the_golden_text(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_replay_without_changes_gives_the_measured_times(name: str) -> None:
     graph = CASES[name]().graph()
-    done = replay(graph, fit_constants(graph))
-    assert abs(done.time - graph.measured).max() <= 20_000
+    assert abs(replay(graph, fit_constants(graph)).time - graph.measured).max() <= 20_000
 
 
 def test_a_launch_into_a_full_queue_waits_for_a_kernel_to_start() -> None:
     graph = filled(150, 70).graph()
     assert graph.queue_limit == 70
-    found = lines(graph)
-    waits = [line for line in found if line.startswith("launch queue")]
+    waits = [line for line in lines(graph) if line.startswith("launch queue")]
     assert len(waits) == 80 and waits[-1] == "launch queue: k< -> cudaLaunchKernel> 1 capped"
 
 
@@ -191,8 +185,7 @@ def test_a_slow_call_takes_over_three_times_the_median(length: float, submits: b
     for k in range(4):
         trace.launch(f"k{k}", 100 * k, 5, 100 * k + 10, 20)
     trace.launch("slow", 500, length, 520, 20)
-    found = [line for line in lines(trace.graph()) if line.startswith("host work") and "=" in line]
-    assert found == [
+    assert [line for line in lines(trace.graph()) if line.startswith("host work") and "=" in line] == [
         "host work: cudaLaunchKernel< -> cudaLaunchKernel= 10.001 of cudaLaunchKernel",
         "host work: cudaLaunchKernel= -> cudaLaunchKernel> 5 of cudaLaunchKernel",
     ] * submits  # fmt: skip

@@ -78,7 +78,7 @@ def late_senders(rank: HostRank) -> Play:
 
 def test_work_is_beside_a_message_only_while_its_data_moves() -> None:
     job = Job(late_senders, ranks=2, of=HostRank)
-    ranks = [link(*pair) for pair in job.texts()]
+    ranks = job.traces()
     base = replayed(ranks)
     assert base.graph.shared is not None and base.graph.shared.slowdown == 1
     assert base.makespan_ns == base.measured_ns

@@ -70,8 +70,7 @@ COLUMN = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-3
 @given(COLUMN)
 def test_medians_and_ordinals_equal_a_brute_force_count(rows: list[tuple[int, int, int, bool]]) -> None:
     key, iteration, value = (np.array([row[k] for row in rows], np.int64) for k in range(3))
-    held = np.array([row[3] for row in rows], np.bool_)
-    found, middle = iterations._medians(key, value, held)
+    found, middle = iterations._medians(key, value, np.array([row[3] for row in rows], np.bool_))
     for k, (own, _, _, _) in enumerate(rows):
         others = sorted(of for other, _, of, out in rows if other == own and not out)
         assert found[k] == bool(others)

@@ -120,8 +120,7 @@ def alone(graph: ReplayGraph, network: Network) -> Replay:
 
 
 def test_what_waits_follows_and_what_does_not_does_not() -> None:
-    graph = waiting().graph()
-    result = alone(graph, Network(10.0, 5000))
+    result = alone(waiting().graph(), Network(10.0, 5000))
     assert ends(result)["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == 650
     assert starts(result)["beside"] == 23 and starts(result)["after"] == 650
     assert any("1 communication estimated" in note for note in result.graph.notes)

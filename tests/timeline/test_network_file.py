@@ -11,7 +11,7 @@ from etplus.schemas.comm_types import SEND
 from etplus.timeline import Network, parse_network
 from etplus.timeline.network_description import Efficiency, NetworkLevel
 from etplus.timeline.network_file import _spread, described, network_dict, network_schema, read_network, write_networks
-from support import ROOT, call
+from support import ROOT, refused
 
 WHOLE = Network(
     2.5, 20_000.0, "direct",
@@ -25,8 +25,7 @@ def test_a_written_network_is_read_back_equal(tmp_path: Path) -> None:
     assert parse_network(f"{tmp_path / 'two.json'}#a") == WHOLE
     (tmp_path / "one.json").write_text(json.dumps(network_dict(WHOLE)))
     assert read_network(tmp_path / "one.json") == WHOLE
-    yaml = pytest.importorskip("yaml")
-    (tmp_path / "one.yml").write_text(yaml.safe_dump(network_dict(WHOLE)))
+    (tmp_path / "one.yml").write_text(pytest.importorskip("yaml").safe_dump(network_dict(WHOLE)))
     assert parse_network(str(tmp_path / "one.yml")) == WHOLE
 
 
@@ -57,8 +56,7 @@ def test_the_published_schema_is_that_of_the_code(tmp_path: Path) -> None:
 def test_a_wrong_field_is_named_in_one_line(given: Any, named: str, tmp_path: Path) -> None:
     file = tmp_path / "bad.json"
     file.write_text(given if isinstance(given, str) else json.dumps(given))
-    done = call("replay", "absent.json", "--network", file)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and named in done.stderr.decode()
+    assert named in refused("replay", "absent.json", "--network", file)
 
 
 def test_a_communication_takes_the_links_between_its_ranks() -> None:
@@ -66,8 +64,7 @@ def test_a_communication_takes_the_links_between_its_ranks() -> None:
     assert WHOLE.transfer_ns(Type.ALL_GATHER, 1 << 20, range(4)) == round(1.3 * 3 * (1000 + (1 << 20) / 300))
     assert WHOLE.transfer_ns(SEND, 3000, (0, 3)) == round(1.1 * (10 + 1000))
     assert WHOLE.transfer_ns(SEND, 2500, (3, 16)) == round(1.1 * (1000 + 20_000))
-    uneven = WHOLE.spans((0, 1, 2, 4, 20))
-    assert [of.ranks for of in uneven] == [3, 2, 2]
+    assert [of.ranks for of in WHOLE.spans((0, 1, 2, 4, 20))] == [3, 2, 2]
 
 
 def test_four_of_five_ratios_are_within_their_limits() -> None:

@@ -1,6 +1,5 @@
 """Replay of Chakra sets without start times, next to ASTRA-sim, which runs such sets as they are."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,15 +10,14 @@ from chakra_sets import COLLECTIVES, MB, Ranks, collective, compute, single_coll
 from etplus.converters.open import load
 from etplus.timeline.graph_replay import Replay
 from etplus.timeline.replay_ranks import replay_ranks
-from support import call
+from support import call, read_json
 
 GBPS, LATENCY_NS = 26.8435456, 5000  # 25 of ASTRA-sim's GB
 NETWORK = f"bandwidth={GBPS},latency={LATENCY_NS}ns"
 
 
 def replayed(prefix: Path, ranks: int, network: str | None = NETWORK) -> Replay:
-    traces = [load(f"{prefix}.{rank}.et") for rank in range(ranks)]
-    return replay_ranks(traces, network=network)
+    return replay_ranks([load(f"{prefix}.{rank}.et") for rank in range(ranks)], network=network)
 
 
 def simulated_ns(prefix: Path, ranks: int) -> int:
@@ -69,7 +67,7 @@ def test_nothing_measured_is_shown_next_to_the_prediction(tmp_path: Path) -> Non
     done = call("replay", f"{prefix}.0.et", "--json", tmp_path / "n.json")
     assert done.returncode == 0 and b"measured" not in done.stdout and b"predicted" in done.stdout
     assert done.stderr.count(b"no start times") == 1
-    numbers = json.loads((tmp_path / "n.json").read_text())
+    numbers = read_json(tmp_path / "n.json")
     assert numbers["makespan_ns"] == {"predicted": 300_000, "measured": None, "error": None}
     assert numbers["base_error"] is None and numbers["gpu_start_error_ns"] is None
     assert replayed(prefix, 2, None).measured_ns == 0

@@ -38,10 +38,6 @@ def shown(points: GraphEvents, edges: Edges) -> Shown:
     ]
 
 
-def chained(trace: Timeline) -> tuple[GraphEvents, Edges]:
-    return host_chains(GraphEvents.of(trace.document()))
-
-
 def test_each_thread_is_one_chain_of_nested_calls() -> None:
     trace = Timeline()
     trace.op("a", 0, 100, tid=1)
@@ -50,7 +46,7 @@ def test_each_thread_is_one_chain_of_nested_calls() -> None:
     trace.op("d", 100, 10, tid=1)
     trace.op("e", 30, 5, tid=2)
     trace.gpu("kernel", 20, 5, 99)
-    points, chains = chained(trace)
+    points, chains = host_chains(GraphEvents.of(trace.document()))
     assert shown(points, chains) == [
         ("begin", "a<", 0, ""), ("a<", "b<", 0, "a"), ("b<", "b>", 40, "b"), ("b>", "c<", 0, "a"),
         ("c<", "c>", 30, "c"), ("c>", "a>", 30, "a"), ("a>", "d<", 0, ""), ("d<", "d>", 10, "d"),
@@ -67,7 +63,7 @@ def test_calls_that_overlap_end_where_their_end_takes_effect() -> None:
     trace.op("b", 50, 80, tid=1)
     trace.op("c", 140, 10, tid=1)
     trace.op("d", 20, 10, tid=2)
-    points, chains = chained(trace)
+    points, chains = host_chains(GraphEvents.of(trace.document()))
     assert shown(points, chains) == [
         ("begin", "a<", 0, ""), ("a<", "b<", 50, "a"), ("b<", "b>", 80, "b"), ("b>", "a>", 0, "a"),
         ("a>", "c<", 10, ""), ("c<", "c>", 10, "c"), ("begin", "d<", 20, ""), ("d<", "d>", 10, "d"),
@@ -97,15 +93,6 @@ def test_a_late_beginning_follows_what_another_thread_did_last(start: float, lat
     assert left == ([("begin", "c<", 0, LINK_KINDS[ORDER])] if late else [])
 
 
-def bursting(begin: float, end: float, pause: float = 201) -> Timeline:
-    """On thread 1 before 0–100, after a pause of so many µs after; on thread 2 a burst, and early 0–1 and last."""
-    trace = Timeline()
-    trace.op("before", 0, 100, tid=1)
-    trace.op("after", 100 + pause, 10, tid=1)
-    trace.op("burst", begin, end - begin, tid=2)
-    return trace
-
-
 @pytest.mark.parametrize(
     ("begin", "end", "pause", "joined"),
     [
@@ -116,7 +103,11 @@ def bursting(begin: float, end: float, pause: float = 201) -> Timeline:
 def test_a_burst_is_whole_within_the_second_half_of_a_pause(
     begin: float, end: float, pause: float, joined: bool
 ) -> None:
-    passed, left = handed(bursting(begin, end, pause))
+    trace = Timeline()
+    trace.op("before", 0, 100, tid=1)
+    trace.op("after", 100 + pause, 10, tid=1)
+    trace.op("burst", begin, end - begin, tid=2)
+    passed, left = handed(trace)
     assert passed == [("burst>", "after<", pytest.approx(100 + pause - end), LINK_KINDS[HANDOFF])] * joined
     assert left == [("before>", "after<", 0, LINK_KINDS[ORDER])] * joined
 
@@ -200,10 +191,6 @@ def test_handoffs_are_those_of_a_brute_force(pieces: list[tuple[int, int, int, i
     assert np.array_equal(left.kind == ORDER, ended) and np.array_equal(left.lag, np.where(ended, 0, chains.lag))
 
 
-def names(trace: Trace, which: np.ndarray) -> list[str]:
-    return [trace.name_of(row) for row in np.flatnonzero(which).tolist()]
-
-
 def test_threads_that_only_poll_lose_their_times() -> None:
     """Of threads 0, 1 and 2, the first two only query (one of them once, with an annotation around); thread 2 gets
     errors without a query, thread 3 also runs an op, thread 4 an operator of such a name."""
@@ -221,7 +208,8 @@ def test_threads_that_only_poll_lose_their_times() -> None:
     idle, notes = without_polling(document)
     assert notes == ["3 calls of threads that only poll (2) are left out: polling is not work"]
     left = document.nodes.timed & ~idle.nodes.timed
-    assert sorted(names(document, left)) == ["cudaEventQuery", "cudaGetLastError", "hipStreamQuery", "polling"]
+    names = [document.name_of(row) for row in np.flatnonzero(left).tolist()]
+    assert sorted(names) == ["cudaEventQuery", "cudaGetLastError", "hipStreamQuery", "polling"]
     assert set(idle.nodes.ts[left].tolist()) == {-1} and set(idle.nodes.dur[left].tolist()) == {0}
     assert np.array_equal(idle.nodes.ts[~left], document.nodes.ts[~left])
     assert np.array_equal(idle.nodes.dur[~left], document.nodes.dur[~left])
@@ -238,20 +226,15 @@ def test_where_nothing_polls_or_nothing_else_happens_all_stays() -> None:
     assert without_polling(document) == (document, [])
 
 
-def annotated(done: float) -> Timeline:
-    """On thread 1 an op 0–100, an annotation from 1000 on, and in it an op from 1300 on; on thread 2 an op that begins
-    before the pause, so that it is no burst, and ends when given."""
+@pytest.mark.parametrize(("done", "target"), [(999, "mark<"), (1000, "mark<"), (1000.001, "next<")])
+def test_of_pauses_with_annotations_between_the_longest_is_taken(done: float, target: str) -> None:
+    """On thread 2 an op begins before the pause, so that it is no burst, and ends when given."""
     trace = Timeline()
     trace.op("first", 0, 100, tid=1)
     trace.op("mark", 1000, 400, tid=1, category="user_annotation")
     trace.op("next", 1300, 50, tid=1)
     trace.op("other", 50, done - 50, tid=2)
-    return trace
-
-
-@pytest.mark.parametrize(("done", "target"), [(999, "mark<"), (1000, "mark<"), (1000.001, "next<")])
-def test_of_pauses_with_annotations_between_the_longest_is_taken(done: float, target: str) -> None:
-    document = annotated(done).document()
+    document = trace.document()
     row = {document.name_of(k): k for k in range(len(document))}
     points, chains = host_chains(GraphEvents.of(document))
     source, pause = points.timed_edges("thread_handoff")

@@ -113,8 +113,7 @@ def test_latencies_over_their_limit_are_not_fitted() -> None:
     for k, late in enumerate((3982, 2466, 5821, 4100)):
         trace.launch(f"k{k}", 10_000 * k, 50, 10_000 * k + late, 5)
     graph = trace.graph()
-    constants = fit_constants(graph)
-    assert constants.launch_latency_ns == 0 and after(graph).unexplained.count == 4
+    assert fit_constants(graph).launch_latency_ns == 0 and after(graph).unexplained.count == 4
     assert after(graph).time.tolist() == graph.measured.tolist()
     assert any("no launch latency was fitted" in note for note in graph.notes)
     for k in range(5):

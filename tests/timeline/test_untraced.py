@@ -60,8 +60,7 @@ def test_the_measured_gain_is_in_the_interval(case: Case) -> None:
 def test_without_the_annotation_the_recorded_timeline_counts(trace: Trace, case: Case) -> None:
     part = trace.step(1)
     assert untraced_step(part.names) is not None  # a part of a trace keeps it
-    names = tuple(name.replace("etplus.untraced", "other") for name in trace.names)
-    assert untraced_step(names) is None
+    assert untraced_step(tuple(name.replace("etplus.untraced", "other") for name in trace.names)) is None
     assert all(found.makespan_ns < case.makespan_ns for found in without_recording_replays(case.base, case.constants))
 
 
@@ -103,12 +102,8 @@ def test_a_pause_takes_a_millisecond_outside_of_operators(length: float, count: 
     assert len(pauses(made.graph())) == count
 
 
-def recorded(name: str) -> Trace:
-    return link(*shared_pair(f"gains/{name}/rank-0"))
-
-
 def test_a_pause_keeps_its_time_without_recording() -> None:
-    case = Case([recorded("sleep_removed")])
+    case = Case([link(*shared_pair("gains/sleep_removed/rank-0"))])
     kept = pauses(case.graph)
     assert len(kept) == 3 and np.all(case.graph.edges.lag[kept] > 4_000_000)
     for done in case.unrecorded:

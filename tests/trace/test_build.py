@@ -50,8 +50,7 @@ def test_blocks_are_joined_in_their_order() -> None:
 
 def test_codes_of_names_and_threads_are_used_directly() -> None:
     builder = TraceBuilder("made.json")
-    name = builder.names.recode(["unused", "b", "a", "b"], np.array([3, 2, 1]))
-    builder.add(CPU, id=[1, 2, 3], name=name)
+    builder.add(CPU, id=[1, 2, 3], name=builder.names.recode(["unused", "b", "a", "b"], np.array([3, 2, 1])))
     builder.tids = ["x", "y", "x"]
     builder.add(RUNTIME, id=[4, 5, 6], name=["r"] * 3, tid=np.array([2, 0, 2]))
     trace = builder.build(NO_RECORDS, summary={})

@@ -49,8 +49,7 @@ def test_a_trace_has_tables_of_captured_calls_and_their_links() -> None:
 
 
 def test_time_counts_to_the_call_of_the_capture() -> None:
-    trace = made_trace(captured=graphs())
-    found = trace.attribution
+    found = made_trace(captured=graphs()).attribution
     assert found.call.tolist() == [2, 10, 7, 8] and len(found.calls) == 12
     assert found.calls.parent.tolist() == [-1, 0, 1, 2, -1, -1, 5, 6, -1, 8, 9, -1]
     assert found.hierarchy.top.tolist()[8:] == [-1, 9, 9, 11]

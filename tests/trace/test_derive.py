@@ -51,8 +51,7 @@ def test_calls_that_are_each_others_callers_have_none() -> None:
     builder.add(CPU, id=[5, 3, 8, 9], parent=[8, 5, 3, 3], name=["a", "b", "c", "d"], ts=[0] * 4, dur=[9] * 4)
     trace = builder.build(NO_RECORDS, summary={})
     parent_of = dict(zip(trace.calls.source.tolist(), trace.calls.parent.tolist(), strict=True))
-    caller = trace.calls.source[parent_of[3]]
-    assert caller == 1 and [parent_of[row] for row in (0, 1, 2)] == [-1] * 3
+    assert trace.calls.source[parent_of[3]] == 1 and [parent_of[row] for row in (0, 1, 2)] == [-1] * 3
     assert trace.damage == (
         "made.json is broken: 3 calls form cycles of callers (ids 5, 3, 8); treated as calls without a caller",
     )
@@ -82,5 +81,4 @@ def test_a_device_not_listed_has_the_properties_of_equal_devices(listed: object,
 
 @pytest.mark.parametrize("key", ALIKE)
 def test_devices_that_differ_in_one_thing_are_not_alike(key: str) -> None:
-    listed = [{"id": 0, **ALIKE}, {"id": 1, **ALIKE, key: 1}]
-    assert list(device_properties(listed, np.array([0, 7]))) == [0]
+    assert list(device_properties([{"id": 0, **ALIKE}, {"id": 1, **ALIKE, key: 1}], np.array([0, 7]))) == [0]

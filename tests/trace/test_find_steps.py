@@ -3,16 +3,14 @@
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
 from etplus.analysis.summary import analyze
-from etplus.converters.open import load
 from etplus.trace.find_steps import Repetition, find_repetition, first_kernels
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from support import kineto_document
+from made_traces import event, kernel, launch, op, traced
 
 DENOISE = ["embed", *["norm", "qkv", "attention", "mlp"] * 3, "unpatch", "scheduler"]
 
@@ -22,18 +20,13 @@ def pipeline(*parts: list[str], around: str | None = None, cat: str = "user_anno
     ts = 100
     for part in parts:
         for name in part:
-            args = {"correlation": len(events) + 1}
-            events += [
-                {"ph": "X", "name": f"op::{name}", "cat": "cpu_op", "ts": ts, "dur": 8},
-                {"ph": "X", "name": "cudaLaunchKernel", "ts": ts + 2, "dur": 2, "cat": "cuda_runtime", "args": args},
-                {"ph": "X", "name": name, "ts": ts + 5, "dur": 6, "cat": "kernel", "tid": 7, "pid": 0,
-                 "args": {"device": 0, "stream": 7, **args}},
-            ]  # fmt: skip
+            number = len(events) + 1
+            events += [op(f"op::{name}", ts, 8), launch(number, ts + 2, 2), kernel(name, number, ts + 5, 6)]
             ts += 10
         ts += pause
     if around is not None:
-        events.append({"ph": "X", "name": around, "cat": cat, "ts": 90, "dur": ts, "args": {"Python id": 1}})
-    return load(orjson.dumps(kineto_document(events)))
+        events.append(event(cat, around, 90, ts, {"Python id": 1}))
+    return traced(events)
 
 
 @given(

@@ -9,22 +9,17 @@ from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.frames import Nullable, to_arrow, to_networkx, to_pandas
 from etplus.trace.kinds import CPU, GPU, RUNTIME
-from etplus.trace.trace import Trace
 
 
-def made() -> Trace:
+def test_the_graph_has_all_rows_calls_and_edges() -> None:
+    pytest.importorskip("networkx")
     builder = TraceBuilder("made.json")
     names = ["root", "mm", "late"]
     builder.add(CPU, id=[10, 11, 12], parent=[10] * 3, name=names, ts=[0, 100, -1], dur=[900, 50, 0])
     builder.add(GPU, id=[20], parent=[11], name=["gemm"], category=["kernel"], ts=[300], dur=[40])
     builder.add(RUNTIME, id=[30], parent=[11], name=["cudaLaunchKernel"], ts=[110], dur=[20], tid=["main"])
     edges = np.array([[30, 20, EDGE_KINDS.index("launch")], [30, 20, EDGE_KINDS.index("sync")]])
-    return builder.build(NO_RECORDS, summary={}, edges=edges)
-
-
-def test_the_graph_has_all_rows_calls_and_edges() -> None:
-    pytest.importorskip("networkx")
-    graph = to_networkx(made())
+    graph = to_networkx(builder.build(NO_RECORDS, summary={}, edges=edges))
     assert dict(graph.nodes(data=True)) == {
         10: {"name": "root", "kind": "cpu", "ts": 0, "dur": 900},
         11: {"name": "mm", "kind": "cpu", "ts": 100, "dur": 50},

@@ -10,6 +10,7 @@ from etplus import load
 from etplus.trace.build import impossible_times
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import kernel, launch, op
 from support import Document, call, examples, kineto_document
 
 EPOCH_US = 1_700_000_000_000_000
@@ -17,23 +18,15 @@ WRONG = 3
 """The event that each case makes impossible, by its correlation."""
 
 
-def event(category: str, name: str, ts: float, dur: float, **args: Any) -> Document:
-    thread = {"pid": 0, "tid": args["stream"]} if "stream" in args else {"pid": 1, "tid": 1}
-    return {"ph": "X", "cat": category, "name": name, **thread, "ts": EPOCH_US + ts, "dur": dur, "args": args}
-
-
 def document(changes: dict[str, float] | None = None, *, without: int = -1) -> Document:
     events = []
     for number in range(1, 7):
-        at = 100 * number
-        events += [
-            event("cpu_op", f"aten::op{number}", at, 50, **{"External id": number, "Record function id": 0}),
-            event("cuda_runtime", "cudaLaunchKernel", at + 10, 5, correlation=number, **{"External id": number}),
-        ]
+        at, external = EPOCH_US + 100 * number, {"External id": number}
+        events.append(op(f"aten::op{number}", at, 50, args=external | {"Record function id": 0}))
+        events.append(launch(number, at + 10, 5, **external))
         if number != without:
-            numbers = {"correlation": number, "External id": number, "stream": 7, "device": 0}
-            gpu = event("kernel", f"kernel{number}", at + 60, 30, **numbers)
-            events.append(gpu | (changes or {}) if number == WRONG else gpu)
+            work = kernel(f"kernel{number}", number, at + 60, 30, **external)
+            events.append(work | (changes or {}) if number == WRONG else work)
     return kineto_document(events)
 
 

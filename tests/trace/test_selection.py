@@ -68,8 +68,7 @@ def test_invalid_steps_and_windows_are_refused_with_a_reason(trace: Trace) -> No
 def test_a_window_keeps_overlapping_events_with_their_launches_and_callers(
     window: str, calls: list[int], runtime: list[int], gpu: list[int], span: tuple[int, int]
 ) -> None:
-    whole = made_trace()
-    part = part_of(whole, window=window)
+    part = part_of(made_trace(), window=window)
     assert (part.calls.ts.tolist(), part.runtime.ts.tolist(), part.gpu.ts.tolist()) == (calls, runtime, gpu)
     assert part.span == Span(*span) and len(part) == len(calls) + len(runtime) + len(gpu) + 1  # process
     assert part.runtime.launches.tolist() == [bool(gpu)] * len(runtime)
@@ -102,8 +101,7 @@ def test_a_step_keeps_its_calls_launches_and_gpu_events() -> None:
 
 
 def test_an_operator_counts_where_no_annotation_has_the_name(trace: Trace) -> None:
-    call_at = call_between(trace, "aten::addmm", 1)
-    assert trace.names[trace.calls.name[call_at]] == "aten::addmm"
+    assert trace.names[trace.calls.name[call_between(trace, "aten::addmm", 1)]] == "aten::addmm"
     for between, text in ((("forward", 9), "has 3, numbered from 0"), (("nothing", 0), "has this in its name")):
         with pytest.raises(UsageError, match=text):
             part_of(trace, between=between)
@@ -179,5 +177,4 @@ def test_a_window_that_holds_nothing_but_a_loose_event() -> None:
      ("Block_2.Linear_1", []), ("et_0.Lin", [0, 1])],
 )  # fmt: skip
 def test_whole_module_names_match_before_parts_of_them(name: str, found: list[int]) -> None:
-    paths = [("Net_0", "Linear_1"), ("Net_0", "Linear_10"), ("Other_0", "Linear_3")]
-    assert _paths_named(paths, name) == found
+    assert _paths_named([("Net_0", "Linear_1"), ("Net_0", "Linear_10"), ("Other_0", "Linear_3")], name) == found

@@ -1,9 +1,7 @@
 """Annotations of serving engines: their forms, the sums over requests, and which event is in which step."""
 
 import numpy as np
-import orjson
 import pytest
-from etplus.converters.open import load
 from etplus.trace.errors import UsageError
 from etplus.trace.find_steps import find_marks
 from etplus.trace.step_annotations import (
@@ -17,10 +15,9 @@ from etplus.trace.step_annotations import (
     untraced_step,
 )
 from etplus.trace.steps import chosen_steps
-from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from served import Batch, Served, serve
+from served import Batch, serve
 from support import examples
 
 REQUEST = st.integers(1, 50).flatmap(lambda q: st.tuples(st.just(q), st.integers(q, 2000)))
@@ -28,10 +25,6 @@ BATCHES = st.builds(
     Batch, st.lists(REQUEST, max_size=5), st.lists(st.tuples(st.just(1), st.integers(1, 999)), max_size=5)
 )
 FORMS = ["vllm", "vllm old", "vllm older", "sglang"]
-
-
-def trace_of(made: Served) -> Trace:
-    return load(orjson.dumps(made.document()))
 
 
 def test_step_annotations_of_real_servers_are_parsed_into_batches() -> None:
@@ -87,7 +80,7 @@ def test_every_event_is_in_its_step(
     batches: list[Batch], form: str, seed: int, delay: int, threads: int, wrapped: bool
 ) -> None:
     made = serve(batches, form, seed, delay=delay, threads=threads, wrapped=wrapped)
-    trace = trace_of(made)
+    trace = made.trace()
     assert [step.phase for step in trace.steps] == [batch.phase for batch in batches]
     assert list(zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True)) == made.spans
     for table, steps in ((trace.calls, trace.step_of_call), (trace.gpu, trace.step_of_event)):
@@ -118,7 +111,7 @@ def test_annotations_of_known_phases_are_preferred_as_steps() -> None:
 
 def test_steps_can_be_chosen_by_phase_and_unknown_phases_are_refused() -> None:
     batches = [Batch(prefill=[(3, 3)]), Batch(decode=[(1, 6), (1, 2)]), Batch(decode=[(1, 9)])]
-    steps = trace_of(serve(batches)).steps
+    steps = serve(batches).trace().steps
     assert [step.number for step in steps.of_phase("decode")] == [1, 2] and steps.of_phase("mixed") == ()
     with pytest.raises(UsageError, match="phase 'x': use one of"):
         steps.of_phase("x")

@@ -15,19 +15,6 @@ def found(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> Pa
     return list(zip(pause.tolist(), piece.tolist(), strict=True))
 
 
-def brute(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> Pairs:
-    pairs = []
-    for i, (since, until, own) in enumerate(pauses):
-        latest: dict[int, tuple[int, int]] = {}
-        for at, (end, thread) in enumerate(work):
-            if end <= until:
-                latest[thread] = max(latest.get(thread, (end, at)), (end, at))
-        recent = sorted(latest.items(), key=lambda item: item[1], reverse=True)
-        chosen = [piece for thread, (end, piece) in recent if thread != own and end >= since]
-        pairs += [(i, piece) for piece in chosen[:MOST_RECENT]]
-    return pairs
-
-
 def test_only_the_threads_that_finished_last_are_kept() -> None:
     work = [(thread, thread) for thread in range(2 * MOST_RECENT)]
     last = 2 * MOST_RECENT - 1
@@ -42,7 +29,16 @@ NUMBER = st.integers(0, 12)
     st.lists(st.tuples(NUMBER, NUMBER, st.integers(0, 3)), max_size=6),
 )
 def test_pauses_have_the_latest_finished_work(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> None:
-    assert found(work, pauses) == brute(work, pauses)
+    pairs = []
+    for i, (since, until, own) in enumerate(pauses):
+        latest: dict[int, tuple[int, int]] = {}
+        for at, (end, thread) in enumerate(work):
+            if end <= until:
+                latest[thread] = max(latest.get(thread, (end, at)), (end, at))
+        recent = sorted(latest.items(), key=lambda item: item[1], reverse=True)
+        chosen = [piece for thread, (end, piece) in recent if thread != own and end >= since]
+        pairs += [(i, piece) for piece in chosen[:MOST_RECENT]]
+    assert found(work, pauses) == pairs
 
 
 def test_busy_time_of_a_thread_counts_overlapping_work_once() -> None:
@@ -52,8 +48,7 @@ def test_busy_time_of_a_thread_counts_overlapping_work_once() -> None:
     assert busy.before(np.array([0, 3, 5, 8, 9, 20]), np.full(6, 1)).tolist() == [0, 3, 5, 5, 6, 6]
     assert busy.before(np.array([5, 6, 7]), np.full(3, 4)).tolist() == [6, 7, 7]
     assert busy.before(np.array([3, 30]), np.array([0, 9])).tolist() == [0, 7], "threads without work"
-    empty = BusyTime.of(*(np.zeros(0, np.int64) for _ in range(3)))
-    assert empty.total.tolist() == [0]
+    assert BusyTime.of(*(np.zeros(0, np.int64) for _ in range(3))).total.tolist() == [0]
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5) | st.sampled_from([2**60, -(2**60)]), st.booleans()), max_size=30))

@@ -22,8 +22,7 @@ def test_an_operator_has_its_times_kernels_callers_and_step() -> None:
 
 
 def test_a_device_event_has_its_times_operator_step_and_communication() -> None:
-    trace = made_trace()
-    copy, gemm, reduce, loose = trace.device_events
+    copy, gemm, reduce, loose = made_trace().device_events
     assert (gemm.name, gemm.category, gemm.start_ns, gemm.duration_ns, gemm.device, gemm.stream) == (
         "gemm", "kernel", 300, 100, 0, 7,
     )  # fmt: skip

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from etplus.analysis.findings import Case, Findings
+from etplus.analysis.findings import Findings
 from etplus.analysis.findings.communication_findings import _latency
 from etplus.analysis.findings.rank_times import RankTimes, uncovered
 from etplus.analysis.findings.stragglers import _cause, _causes, _interventions, _LongerOnRank
 from etplus.linker import link
 from etplus.trace.intervals import union
-from kept_findings import find_findings
+from kept_findings import findings_of, only
 from made_jobs import JOBS, RECORDED, Job, Play, Rank, ddp
 from made_traces import kineto_of, op
 from simulator import ALL_REDUCE, Network
@@ -27,20 +27,11 @@ FAST = Network(bandwidth=1000, latency=100)
 
 @cache
 def found(job: Job, network: Network) -> Findings:
-    return find_findings(Case([link(et, kineto) for et, kineto in job.texts(waits=True, network=network)]))
+    return findings_of(*job.traces(waits=True, network=network))
 
 
-def only(findings: Findings, name: str) -> Any:
-    (finding,) = [finding for finding in findings if finding.id == name]
-    return finding
-
-
-def one_bucket(rank: Rank) -> Play:
-    """All gradients are reduced at once, when the backward pass is over."""
-    yield from ddp(rank, bucket=6)
-
-
-UNBUCKETED, BUCKETED = Job(one_bucket, 2), Job(ddp, 2)
+UNBUCKETED, BUCKETED = Job(partial(ddp, bucket=6), 2), Job(ddp, 2)
+"""In one bucket, all gradients are reduced at once, when the backward pass is over."""
 
 
 def test_a_reduction_at_the_end_is_exposed_and_in_buckets_it_is_not():
@@ -83,8 +74,7 @@ MESSAGES = {count: Job(partial(many_messages, count), 2) for count in (1, 32)}
 def test_small_messages_gain_what_one_of_their_size_together_would_take():
     network = Network(bandwidth=50, latency=20_000)
     law = MESSAGES[32].makespan_ns(network) - MESSAGES[1].makespan_ns(network)
-    finding = only(found(MESSAGES[32], network), "small-messages")
-    assert finding.gain.ns == pytest.approx(law, rel=0.3)
+    assert only(found(MESSAGES[32], network), "small-messages").gain.ns == pytest.approx(law, rel=0.3)
     assert "small-messages" not in {other.id for other in found(MESSAGES[1], network)}
 
 
@@ -137,8 +127,7 @@ def test_a_rank_with_more_work_is_told_from_a_slow_one():
 
 
 def test_a_rank_alone_says_that_waiting_for_others_may_be_part_of_it():
-    et, kineto = UNBUCKETED.texts(waits=True, network=SLOW)[0]
-    finding = only(find_findings(Case([link(et, kineto)])), "exposed-communication")
+    finding = only(findings_of(UNBUCKETED.traces(waits=True, network=SLOW)[0]), "exposed-communication")
     assert "waits for late ranks" in finding.evidence[0].text
 
 

@@ -15,7 +15,7 @@ from etplus.analysis.findings.like_work import slow_among_like
 from etplus.analysis.findings.products import ProductGroup, why_slow_extents
 from etplus.analysis.findings.work_items import work_items
 from etplus.analysis.flops import Product
-from kept_findings import find_findings
+from kept_findings import findings_of
 from made_traces import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, gpu, nbytes, of_bytes, of_product
 
 Program = Callable[[MadeDevice, bool], None]
@@ -118,8 +118,7 @@ def _copies(device: MadeDevice, before: bool) -> None:
 def _recomputation(device: MadeDevice, before: bool) -> None:
     def layer(number: int) -> None:
         took = of_product(1, 4096, 4096, 4096)
-        args = {"Sequence number": number}
-        device.op("aten::mm", [(4096, 4096)] * 2, ("nvjet_forward", took), **args)
+        device.op("aten::mm", [(4096, 4096)] * 2, ("nvjet_forward", took), **{"Sequence number": number})
 
     for number in range(8):
         layer(number)
@@ -174,7 +173,7 @@ LAWS: dict[str, Program] = {
 def _found(program: Program, *, before: bool) -> tuple[dict[str, Finding], float]:
     device = MadeDevice()
     program(device, before)
-    return {finding.id: finding for finding in find_findings(Case([device.trace()]))}, device.span_ns
+    return {finding.id: finding for finding in findings_of(device.trace())}, device.span_ns
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -190,7 +189,7 @@ def test_a_finding_is_there_before_the_change_and_gains_what_it_brings(name: str
 
 
 def _all_of(device: MadeDevice) -> dict[str, Finding]:
-    return {finding.id: finding for finding in find_findings(Case([device.trace()]))}
+    return {finding.id: finding for finding in findings_of(device.trace())}
 
 
 def test_eager_attention_counts_the_time_of_its_backward() -> None:
@@ -207,8 +206,7 @@ def test_eager_attention_counts_the_time_of_its_backward() -> None:
     for at, name in ((3, "BmmBackward0"), (2, "SoftmaxBackward0"), (1, "BmmBackward0")):
         with device.inside(name, **{"Sequence number": at, "Fwd thread id": 0}):
             device.op("aten::mul", [(64, 1024, 1024)], ("backward", 300.0))
-    finding = _all_of(device)["eager-attention"]
-    assert finding.evidence[0].value == (100 + 200 + 100 + 3 * 300) * 1000
+    assert _all_of(device)["eager-attention"].evidence[0].value == (100 + 200 + 100 + 3 * 300) * 1000
 
 
 @pytest.mark.parametrize(
@@ -290,7 +288,7 @@ def test_problems_of_two_ranks_are_found_together() -> None:
             program(device, True)
         for name, us in (("aten::mm", 9000.0), ("aten::tanh", 4000.0)):
             device.op(name, [(512, 512)] * 2, (f"{name}_kernel", us), dtype="f64")
-    titles = {one.id: one.title for one in find_findings(Case([device.trace() for device in ranks]))}
+    titles = {one.id: one.title for one in findings_of(*(device.trace() for device in ranks))}
     assert "found on 2 of 2 ranks" in titles["elementwise-chains"]
     assert {"float32-without-tf32", "double-precision", "slower-than-like-work", "tensor-copies"} < titles.keys()
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from support import FIXTURES, call, shared_trace
+from support import FIXTURES, call, shared_trace, succeeds
 
 OPTIMIZER = str(FIXTURES / "findings" / "optimizer" / "before")
 PAIR = ["--et-file", f"{OPTIMIZER}.et.json.gz", "--kineto-file", f"{OPTIMIZER}.kineto.json.gz"]
@@ -20,9 +20,7 @@ PAIR = ["--et-file", f"{OPTIMIZER}.et.json.gz", "--kineto-file", f"{OPTIMIZER}.k
 def printed(*words: str) -> str:
     """What a command prints but for findings, whose own numbers prove nothing; of `analyze` and `replay` also JSON."""
     more = ["--full"] if words[0] in ("analyze", "replay") else []
-    done = call(*words, *more)
-    assert done.returncode == 0, done.stderr
-    text = re.split(r"\n\n\d+ problems? |\n\nno problems found", done.stdout.decode())[0]
+    text = re.split(r"\n\n\d+ problems? |\n\nno problems found", succeeds(*words, *more).stdout.decode())[0]
     if more:
         text += json.dumps(_without_findings(json.loads(call(*words, "--json", "-").stdout)))
     return re.sub(r"(?<=\d),(?=\d{3})", "", text)

@@ -5,28 +5,15 @@ Modules: analysis.findings.host, host_work.
 
 import numpy as np
 import pytest
-from etplus.analysis.findings import Case, Finding, Findings
+from etplus.analysis.findings import Case
 from etplus.analysis.findings.host import _advice, host_gaps
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import HOST
 from etplus.timeline.untraced import recording_costs, without_recording
 from etplus.trace.trace import Trace
-from kept_findings import find_findings
+from kept_findings import findings_of, ids, only
 from made_traces import Timeline
 from support import linked
-
-
-def found(trace: Trace) -> Findings:
-    return find_findings(Case([trace]))
-
-
-def one(trace: Trace, name: str) -> Finding:
-    (finding,) = (finding for finding in found(trace) if finding.id == name)
-    return finding
-
-
-def ids(trace: Trace) -> set[str]:
-    return {finding.id for finding in found(trace)}
 
 
 def busy(
@@ -71,39 +58,38 @@ def busy(
 
 
 def test_a_late_start_gains_the_time_before_device_work() -> None:
-    finding = one(busy(late=5000), "late-start")
+    finding = only(findings_of(busy(late=5000)), "late-start")
     assert finding.cost_ns == 5_010_000 and finding.gain is not None
     assert abs(finding.gain.ns - 5_000_000) < 20_000
     assert finding.where.operator == "aten::read" and finding.where.start_ns == 0 and finding.where.end_ns == 5_010_000
-    assert "late-start" not in ids(busy(late=300))
+    assert "late-start" not in ids(findings_of(busy(late=300)))
 
 
 def test_one_long_launch_is_a_first_use_and_not_launch_bound() -> None:
     trace = busy(gap=50_000)
-    finding = one(trace, "longest-gap")
+    finding = only(findings_of(trace), "longest-gap")
     assert finding.cost_ns == pytest.approx(45_000_000, rel=0.02) and "loads its module on first use" in finding.title
-    assert finding.where.start_ns is not None and "launch-bound" not in ids(trace)
+    assert finding.where.start_ns is not None and "launch-bound" not in ids(findings_of(trace))
     assert finding.gain is not None and finding.gain.ns <= finding.cost_ns
 
 
 def test_a_pause_in_each_step_gains_its_time() -> None:
-    trace = busy(pause=5000)
-    finding = one(trace, "unrecorded-host-time")
+    finding = only(findings_of(busy(pause=5000)), "unrecorded-host-time")
     assert finding.cost_ns == pytest.approx(15_000_000, rel=0.1)
     assert finding.gain is not None and 0.5 * finding.cost_ns < finding.gain.ns <= finding.cost_ns
-    assert "unrecorded-host-time" not in ids(busy(pause=100))
+    assert "unrecorded-host-time" not in ids(findings_of(busy(pause=100)))
 
 
 def test_a_late_finish_gains_the_time_after_device_work() -> None:
-    finding = one(busy(after=3000), "late-finish")
+    finding = only(findings_of(busy(after=3000)), "late-finish")
     assert finding.gain is not None and abs(finding.gain.ns - 3_000_000) < 30_000
     assert finding.where.operator == "aten::save"
-    assert "late-finish" not in ids(busy(after=1000))
+    assert "late-finish" not in ids(findings_of(busy(after=1000)))
 
 
 def test_calls_that_wait_gain_the_time_in_which_the_device_then_works() -> None:
     trace = busy(sync=True)
-    finding = one(trace, "synchronizing-calls")
+    finding = only(findings_of(trace), "synchronizing-calls")
     assert "aten::item" in finding.title and "30 times" in finding.title
     assert finding.gain is not None
     idle = 30 * 500_000
@@ -114,11 +100,10 @@ def test_calls_that_wait_gain_the_time_in_which_the_device_then_works() -> None:
 
 
 def test_waits_for_data_gain_their_time_at_most() -> None:
-    trace = busy(data=4000)
-    finding = one(trace, "data-loading")
+    finding = only(findings_of(busy(data=4000)), "data-loading")
     assert finding.cost_ns == 3 * 4_000_000 and finding.gain is not None
     assert abs(finding.gain.ns - finding.cost_ns) < 100_000 and finding.gain.low_ns < finding.gain.ns
-    assert "data-loading" not in ids(busy(data=300))
+    assert "data-loading" not in ids(findings_of(busy(data=300)))
 
 
 def test_a_blocking_call_in_the_longest_gap_is_reported_without_a_gain() -> None:
@@ -128,29 +113,25 @@ def test_a_blocking_call_in_the_longest_gap_is_reported_without_a_gain() -> None
         trace.op("aten::mm", at, 20)
         trace.launch("gemm", at + 2, 8, at + 12, 80)
     trace.call("hipStreamSynchronize", 700, 399_000)
-    finding = one(trace.document(), "longest-gap")
+    finding = only(findings_of(trace.document()), "longest-gap")
     assert finding.gain is None and finding.cost_ns == 400_020_000
     assert "hipStreamSynchronize blocks the host" in finding.title and "occurs once" not in finding.advice
 
 
-def launches(count: int = 60) -> Trace:
-    """Kernels of 5 µs, one launched every 50 µs."""
-    trace = Timeline()
-    for number in range(count):
-        trace.op("aten::add", 50 * number, 40)
-        trace.launch(f"add{number}", 50 * number + 10, 10, 50 * number + 25, 5)
-    trace.call("cudaDeviceSynchronize", 50 * count, 10)
-    return trace.document()
-
-
 def test_a_device_that_waits_for_launches_is_launch_bound() -> None:
-    trace = launches()
+    """Kernels of 5 µs, one launched every 50 µs."""
+    made = Timeline()
+    for number in range(60):
+        made.op("aten::add", 50 * number, 40)
+        made.launch(f"add{number}", 50 * number + 10, 10, 50 * number + 25, 5)
+    made.call("cudaDeviceSynchronize", 3000, 10)
+    trace = made.document()
     events, gaps = host_gaps(trace)
     assert len(events) == 59 and set(gaps.tolist()) == {45_000}
-    finding = one(trace, "launch-bound")
+    finding = only(findings_of(trace), "launch-bound")
     assert finding.cost_ns == 59 * 45_000 and "60 launches" in finding.title and finding.gain is not None
     assert 0.9 * 59 * 45_000 < finding.gain.ns <= 59 * 50_000
-    assert "launch-bound" not in ids(busy())
+    assert "launch-bound" not in ids(findings_of(busy()))
 
 
 def test_gaps_count_once_where_streams_overlap() -> None:
@@ -184,10 +165,10 @@ def test_copies_from_pageable_memory_with_the_wait_after_them() -> None:
         trace.call("cudaDeviceSynchronize", at + 8300, 9770)
         trace.op(f"ProfilerStep#{step}", at, 19_990, category="user_annotation")
     made = trace.document()
-    finding = one(made, "pageable-copies")
+    finding = only(findings_of(made), "pageable-copies")
     assert finding.cost_ns == 3 * 8_000_000 and "192.0 MB at 8.0 GB/s" in finding.title
     assert finding.gain is not None and finding.gain.ns > 0.6 * finding.cost_ns
-    assert "aten::copy_" not in {one.where.operator for one in found(made) if one.id == "synchronizing-calls"}
+    assert "aten::copy_" not in {one.where.operator for one in findings_of(made) if one.id == "synchronizing-calls"}
 
 
 def python_loop(pause: float) -> Trace:
@@ -201,9 +182,9 @@ def python_loop(pause: float) -> Trace:
 
 
 def test_much_time_outside_of_operators_is_python_overhead() -> None:
-    finding = one(python_loop(200), "python-overhead")
+    finding = only(findings_of(python_loop(200)), "python-overhead")
     assert finding.gain is None and finding.certainty == "predicted"
-    assert "python-overhead" not in ids(python_loop(50))
+    assert "python-overhead" not in ids(findings_of(python_loop(50)))
 
 
 def test_steps_without_a_duration_have_no_time_outside_of_operators() -> None:
@@ -211,7 +192,7 @@ def test_steps_without_a_duration_have_no_time_outside_of_operators() -> None:
     for step in range(3):
         trace.op(f"ProfilerStep#{step}", 1000 * step, 0, category="user_annotation")
         trace.op("aten::mm", 1000 * step + 5, 100)
-    assert "python-overhead" not in ids(trace.document())
+    assert "python-overhead" not in ids(findings_of(trace.document()))
 
 
 def test_removing_the_cost_of_recording_shortens_the_replay() -> None:

@@ -15,8 +15,7 @@ from findings import Score, scores, tuned, tuned_ranks
 def test_a_made_step_takes_what_its_law_says(name: str) -> None:
     before, after = (played(GPU_PAIRS[name], after=after) for after in (False, True))
     for machine in (before, after):
-        found = machine.trace().replay()
-        assert found.makespan_ns == pytest.approx(machine.span_ns, rel=0.01)
+        assert machine.trace().replay().makespan_ns == pytest.approx(machine.span_ns, rel=0.01)
     assert after.span_ns < 0.9 * before.span_ns
 
 

@@ -1,22 +1,17 @@
 """What a recording lacks: said last, and only of traces of which something else is said."""
 
-from etplus.analysis.findings import Candidate, Case, Findings
+from etplus.analysis.findings import Candidate, Case
 from etplus.analysis.findings.recording_gaps import IncompleteRecording
 from etplus.linker import link
-from kept_findings import find_findings
+from kept_findings import findings_of, ids
 from made_jobs import Job, ddp
 from made_traces import kernel, kineto_of, launch, op
 from simulator import Network
 
 
-def found(bandwidth: float, *, et: bool) -> Findings:
-    pairs = Job(ddp, 2).texts(network=Network(bandwidth=bandwidth, latency=5000))
-    return find_findings(Case([link(pairs[0][0] if et else None, pairs[0][1])]))
-
-
 def missing(*, et: bool) -> Candidate:
-    pairs = Job(ddp, 2).texts()
-    (candidate,) = IncompleteRecording().find(Case([link(pairs[0][0] if et else None, pairs[0][1])]))
+    recorded, kineto = Job(ddp, 2).texts()[0]
+    (candidate,) = IncompleteRecording().find(Case([link(recorded if et else None, kineto)]))
     return candidate
 
 
@@ -33,8 +28,9 @@ def test_advice_does_not_ask_for_an_et_that_is_there() -> None:
 
 
 def test_recording_gaps_beside_few_findings_are_only_a_note() -> None:
-    few = found(1, et=False)
-    assert "incomplete-recording" not in {finding.id for finding in few} and len(few)
+    _, kineto = Job(ddp, 2).texts(network=Network(bandwidth=1, latency=5000))[0]
+    few = findings_of(link(None, kineto))
+    assert "incomplete-recording" not in ids(few) and len(few)
     assert any(note.startswith("not recorded: ") for note in few.notes)
 
 

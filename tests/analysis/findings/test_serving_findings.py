@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
-from etplus.analysis.findings import Case, Finding, Findings
-from etplus.linker import link
-from kept_findings import find_findings
+from etplus.analysis.findings import Findings
+from kept_findings import findings_of, ids, only
 from made_jobs import COMPUTE, RECORDED, Job, Play, Rank
 from made_traces import MadeDevice
 from served import Batch
@@ -40,18 +39,7 @@ def job(steps: Sequence[tuple[str, int]], pause: int = 1000) -> Job:
 
 
 def found(made: Job) -> Findings:
-    ((et, kineto),) = made.texts()
-    return find_findings(Case([link(et, kineto)]))
-
-
-def only(findings: Findings, name: str) -> Finding:
-    (finding,) = [finding for finding in findings if finding.id == name]
-    assert finding.gain is not None
-    return finding
-
-
-def ids(findings: Findings) -> set[str]:
-    return {finding.id for finding in findings}
+    return findings_of(*made.traces())
 
 
 @pytest.mark.parametrize("waiting", [PREFILL, MIXED])
@@ -111,7 +99,7 @@ def products(share: float) -> Findings:
             for _ in range(6):
                 device.linear(32, 8192, 8192, share)
             device.call("cudaDeviceSynchronize", 5, waits=True)
-    return find_findings(Case([device.trace()]))
+    return findings_of(device.trace())
 
 
 def test_decode_far_from_its_roofline_gains_what_kernels_near_it_take() -> None:

@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus import link
 from etplus.analysis.findings import Case
 from etplus.analysis.findings.small_operators import operator_loops
 from etplus.analysis.findings.work_items import work_items
-from etplus.trace.trace import Trace
-from kept_findings import find_findings
+from kept_findings import findings_of, only
 from made_jobs import Job, Play, Rank
 from made_traces import MadeDevice
 
@@ -40,16 +38,11 @@ _FOUR, _FIVE = (_program(f"mul_ add_ div_ sub_{last}", ["mean{0}"], "mean{0}") f
 _ONE_SUM = _program("add_", ["total", "w{0}"], "total")
 
 
-def _trace(program: Callable[[Rank], Play]) -> Trace:
-    return link(*Job(program, 1).texts()[0])
-
-
 @pytest.mark.parametrize(
-    ("program", "period"),
-    [(_EXPERTS, 1), (_AVERAGES, 2), (_FOUR, 4), (_FIVE, None), (_LAYERS, None), (_ONE_SUM, None)],
+    ("program", "period"), [(_EXPERTS, 1), (_AVERAGES, 2), (_FOUR, 4), (_FIVE, None), (_LAYERS, None), (_ONE_SUM, None)]
 )
 def test_only_rounds_that_need_nothing_of_each_other_are_a_loop(program: Any, period: int | None) -> None:
-    (loops,) = operator_loops(Case([_trace(program)]))
+    (loops,) = operator_loops(Case(Job(program, 1).traces()))
     assert [(loop.period, loop.rounds) for loop in loops] == ([] if period is None else [(period, ROUNDS)])
 
 
@@ -61,14 +54,14 @@ def test_without_an_et_nothing_is_known_of_rounds() -> None:
 
 
 def test_the_gain_is_what_one_operator_leaves_of_the_loop() -> None:
-    found = find_findings(Case([_trace(_EXPERTS)]))
-    finding = next(one for one in found if one.id == "small-operators")
+    found = findings_of(*Job(_EXPERTS, 1).traces())
+    finding = only(found, "small-operators")
     assert finding.gain is not None and 0.6 * found.makespan_ns < finding.gain.ns < found.makespan_ns
     assert f"{ROUNDS} times in a row" in finding.title and "torch.bmm" in finding.advice
 
 
 def test_work_items_hold_every_device_event_once() -> None:
-    (items,) = work_items(Case([_trace(_AVERAGES)]))
+    (items,) = work_items(Case(Job(_AVERAGES, 1).traces()))
     gpu = items.trace.gpu
     assert sorted(items.event.tolist()) == list(range(len(gpu))) and items.total_ns == int(gpu.dur.sum())
     assert np.all(np.diff(items.first) > 0)

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.analysis.findings import Case, Finding, Findings
 from etplus.analysis.findings.step_outliers import _advice, _causes, _interventions, _LongerInStep, _why
-from etplus.linker import link
-from kept_findings import find_findings
+from kept_findings import findings_of, ids, only
 from made_jobs import RECORDED, Job, Play, Rank
 
 STEPS, ODD, LAYERS = 8, 5, 6
@@ -40,24 +38,14 @@ def slow_host(rank: Rank) -> None:
         rank.now += 4_000_000
 
 
-def found(odd: Callable[[Rank], None]) -> Findings:
-    ((et, kineto),) = Job(partial(program, odd), 1).texts()
-    return find_findings(Case([link(et, kineto)]))
-
-
 def law(odd: Callable[[Rank], None]) -> int:
     makespan, usual = (Job(partial(program, of), 1).makespan_ns(RECORDED) for of in (odd, lambda rank: None))
     return makespan - usual
 
 
-def only(findings: Findings) -> Finding:
-    (finding,) = [finding for finding in findings if finding.id == "outlier-step"]
-    return finding
-
-
 @pytest.mark.parametrize("odd", [slow_kernel, slow_host])
 def test_a_longer_step_is_named_with_what_is_longer_in_it(odd: Callable[[Rank], None]) -> None:
-    finding = only(found(odd))
+    finding = only(findings_of(*Job(partial(program, odd), 1).traces()), "outlier-step")
     assert finding.where.step == f"ProfilerStep#{ODD}"
     assert f"--cross-validate {ODD}" in finding.evidence[0].command and f"--cross-validate {ODD}" in finding.check
     assert finding.gain is not None
@@ -66,7 +54,7 @@ def test_a_longer_step_is_named_with_what_is_longer_in_it(odd: Callable[[Rank], 
 
 
 def test_equal_steps_give_no_outlier_step() -> None:
-    assert "outlier-step" not in {finding.id for finding in found(lambda rank: None)}
+    assert "outlier-step" not in ids(findings_of(*Job(partial(program, lambda rank: None), 1).traces()))
 
 
 def test_advice_on_an_outlier_step_depends_on_its_causes() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from etplus.analysis.findings import Finding, TraceChanges
+from etplus.analysis.findings import Finding
 from etplus.linker import link
 from kept_findings import diff
 from made_jobs import RECORDED, Job, Play, Rank
@@ -57,18 +57,7 @@ def program(change: Change, rank: Rank) -> Play:
 
 
 def made(change: Change, of: type[Rank] = Rank) -> Any:
-    ((et, kineto),) = Job(partial(program, change), 1, of=of).texts()
-    return link(et, kineto)
-
-
-def compared(change: Change, of: type[Rank] = Rank) -> TraceChanges:
-    return diff(made(plain), made(change, of))
-
-
-def law(change: Change, of: type[Rank] = Rank) -> float:
-    """What a step takes longer, ns."""
-    jobs = Job(partial(program, change), 1, of=of), Job(partial(program, plain), 1)
-    return (jobs[0].makespan_ns(RECORDED) - jobs[1].makespan_ns(RECORDED)) / STEPS
+    return Job(partial(program, change), 1, of=of).traces()[0]
 
 
 @pytest.mark.parametrize(
@@ -82,23 +71,24 @@ def law(change: Change, of: type[Rank] = Rank) -> float:
     ],
 )
 def test_a_change_is_named_with_what_it_costs(change: Change, of: type[Rank], name: str) -> None:
-    found = compared(change, of).findings
+    found = diff(made(plain), made(change, of)).findings
     assert [finding.id for finding in found] == [name]
-    assert found[0].cost_ns == pytest.approx(law(change, of), rel=0.1)
+    changed, usual = Job(partial(program, change), 1, of=of), Job(partial(program, plain), 1)
+    longer = changed.makespan_ns(RECORDED) - usual.makespan_ns(RECORDED)
+    assert found[0].cost_ns == pytest.approx(longer / STEPS, rel=0.1)
     assert all(evidence.command.startswith("etplus diff ") for evidence in found[0].evidence)
     assert not diff(made(change, of), made(plain)).findings.all  # nothing became slower the other way
-
-
-def half_as_often(rank: Rank, name: str, ns: int) -> None:
-    """One call of four times the length in place of two."""
-    for _ in range(1 if name == "aten::mm" else 2):
-        rank.compute(name, 4 * ns if name == "aten::mm" else ns)
 
 
 def test_kernels_that_run_less_often_are_not_compared_by_their_time() -> None:
     def two(rank: Rank, name: str, ns: int) -> None:
         rank.compute(name, ns)
         rank.compute(name, ns)
+
+    def half_as_often(rank: Rank, name: str, ns: int) -> None:
+        """One call of four times the length in place of two."""
+        for _ in range(1 if name == "aten::mm" else 2):
+            rank.compute(name, 4 * ns if name == "aten::mm" else ns)
 
     found = diff(made(two), made(half_as_often)).findings
     assert not {"slower-kernel", "slower-clock"} & {finding.id for finding in found}
@@ -108,7 +98,7 @@ def test_kernels_of_which_some_are_faster_have_no_slower_clock() -> None:
     def mixed(rank: Rank, name: str, ns: int) -> None:
         rank.compute(name, round(ns * (0.7 if name in NAMES[:2] else 1.3)))
 
-    assert {finding.id for finding in compared(mixed).findings} == {"slower-kernel"}
+    assert {finding.id for finding in diff(made(plain), made(mixed)).findings} == {"slower-kernel"}
 
 
 def test_devices_and_settings_that_differ_come_first() -> None:
@@ -132,7 +122,7 @@ def test_an_operator_of_the_host_that_takes_longer_is_named() -> None:
                         rank.now += ns if name == "aten::mm" else 100_000
         yield from ()
 
-    a, b = (link(*Job(partial(host, ns), 1).texts()[0]) for ns in (100_000, 300_000))
+    a, b = (Job(partial(host, ns), 1).traces()[0] for ns in (100_000, 300_000))
     found: list[Finding] = list(diff(a, b).findings)
     assert [(finding.id, finding.where.operator) for finding in found] == [("slower-operator", "aten::mm")]
     assert found[0].cost_ns == pytest.approx(200_000, rel=0.01)
@@ -149,7 +139,7 @@ def test_advice_that_was_followed_without_gain_is_reported() -> None:
         yield from ()
 
     reads, slow, fast = (
-        link(*Job(partial(steps, *times), 1).texts()[0]) for times in ((200_000, 200_000), (0, 400_000), (0, 200_000))
+        Job(partial(steps, *times), 1).traces()[0] for times in ((200_000, 200_000), (0, 400_000), (0, 200_000))
     )
     (finding,) = [each for each in diff(reads, slow).findings if each.id == "followed-without-gain"]
     assert "is gone in B, but the expected gain of" in finding.title

@@ -55,11 +55,6 @@ def job() -> ServedTraces:
     return ServedTraces.of([link(None, hostile(kineto)) for _, kineto in texts])
 
 
-def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
-    names = [column["name"] for column in found["columns"]]
-    return [dict(zip(names, row, strict=True)) for row in found["rows"]]
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_the_columns_and_values_of_the_analysis(name: str) -> None:
     found = call(one(), "table", {"name": name})
@@ -69,7 +64,8 @@ def test_a_table_has_the_columns_and_values_of_the_analysis(name: str) -> None:
     assert [column["name"] for column in found["columns"]] == list(described)
     for column in found["columns"]:
         assert (column["unit"], column["certainty"]) == described[column["name"]][1:5:3]
-    for shown, row in zip(rows_of(found), rows, strict=False):
+    for values, row in zip(found["rows"], rows, strict=False):
+        shown = dict(zip(described, values, strict=True))
         whole = {key: value for key, value in row.items() if type(value) is int}
         assert {key: shown[key] for key in whole} == whole
 

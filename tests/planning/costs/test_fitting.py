@@ -50,8 +50,7 @@ def test_self_and_step_times_cover_only_the_chosen_iterations() -> None:
     assert [trace.names[name] for name in trace.calls.name[calls].tolist()] == ["work", "inner"]
     assert own.tolist() == [51_000, 51_000]
     assert measured_steps(trace, chosen).tolist() == [116_000] and measured_ns(trace, chosen) == 116_000
-    whole = iterations_of(trace, None, keep_outliers=True)
-    assert measured_ns(trace, whole) == 114_000 + 116_000 + 102_000
+    assert measured_ns(trace, iterations_of(trace, None, keep_outliers=True)) == 114_000 + 116_000 + 102_000
     bare = Timeline()
     bare.op("op", 5, 20)
     document = bare.document()

@@ -105,8 +105,7 @@ def test_only_several_traces_give_held_out_errors() -> None:
 
 def test_ranks_of_a_job_are_held_out_together() -> None:
     ranks = [[moved(1000 * k, 2000.0 + 100 * k + rank) for k in range(1, 40)] for rank in range(2)]
-    other = [moved(999 * k, 9000.0 + 100 * k) for k in range(1, 40)]
-    traces = [*ranks, other]
+    traces = [*ranks, [moved(999 * k, 9000.0 + 100 * k) for k in range(1, 40)]]
     assert jobs_of(traces) == [0, 0, 2] and jobs_of([[], *ranks, []]) == [0, 1, 1, 3]
     parts = by_traces(traces, DEVICES, [ORDER], jobs=jobs_of(traces))
     assert [part.trace for part in parts] == [0, 1, 2]

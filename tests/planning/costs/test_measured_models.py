@@ -21,8 +21,7 @@ def add(size: int, kernel: str = "add_kernel", *, device: str = "gpu", blocks: i
 
 def test_the_table_has_equal_tasks_whatever_is_recorded_of_their_launch() -> None:
     first, second = MeasuredTask(add(8, blocks=1), 10.0, 1), MeasuredTask(add(8, blocks=2), 20.0, 1)
-    bare = MeasuredTask(Task("aten::x", "k", blocks=3), 30.0, 1)
-    table = MeasuredTable([first, second, bare])
+    table = MeasuredTable([first, second, MeasuredTask(Task("aten::x", "k", blocks=3), 30.0, 1)])
     assert table.of(add(8, blocks=2)) is second
     assert table.of(add(8, blocks=7)) is first, "the first of those with other grids"
     assert table.of(Task("aten::x", "k", blocks=4)) is None, "the work is not known where shapes are not"
@@ -96,8 +95,7 @@ def test_rare_times_on_a_cpu_are_medians_of_nearly_equal_sizes() -> None:
 
 
 def test_beyond_the_greatest_the_part_above_the_least_grows_in_proportion() -> None:
-    measured = [MeasuredTask(add(1, moved=100), 5.0, 1), MeasuredTask(add(10, moved=1000), 14.0, 1)]
-    model = Extrapolated(measured)
+    model = Extrapolated([MeasuredTask(add(1, moved=100), 5.0, 1), MeasuredTask(add(10, moved=1000), 14.0, 1)])
     assert model.predict(add(20, moved=2000)) == (5 + 9 * 2, "grown from measured")
     for served, size in ((True, 1200), (False, 1199), (True, 16_000), (False, 16_001)):
         assert (model.predict(add(20, moved=size)) is not None) is served, size

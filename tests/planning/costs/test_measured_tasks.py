@@ -24,8 +24,7 @@ def timeline() -> Trace:
     """An op that launches two kernels, one with a grid, and a copy; and a kernel outside of ops."""
     trace = Timeline()
     trace.op("aten::mm", 0, 40)
-    call = trace.call("cudaLaunchKernel", 1, 2)
-    trace.gpu("gemm", 10, 20, call, grid=[2, 3, 4], block=[32, 2, 1])
+    trace.gpu("gemm", 10, 20, trace.call("cudaLaunchKernel", 1, 2), grid=[2, 3, 4], block=[32, 2, 1])
     trace.launch("reduce", 4, 2, 31, 5)
     copy = trace.call("cudaMemcpyAsync", 8, 2)
     trace.gpu("Memcpy DtoD (Device -> Device)", 40, 5, copy, category="gpu_memcpy", bytes=4096)

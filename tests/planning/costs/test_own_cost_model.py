@@ -70,8 +70,7 @@ def scanned(*sizes: int) -> list[MeasuredTask]:
 def test_an_own_cost_model_is_chosen_saved_and_restored(site: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert list(cost_models()) == [*MODELS, "line"] and candidates() == (ORDER, ("measured", "line", ORDER[1]))
     assert "broken" in caplog.text and "measured" in caplog.text, "what is ignored is said"
-    traces = [scanned(100, 1000), scanned(300, 9000), scanned(2000, 5000)]
-    kernels = fit_kernels(traces, DEVICES)
+    kernels = fit_kernels([scanned(100, 1000), scanned(300, 9000), scanned(2000, 5000)], DEVICES)
     assert kernels is not None and kernels.order == ("measured", "line", "utilization")
     assert kernels.states == {"line": pytest.approx([5000.0, 1000.0])}
     again = msgspec.json.decode(msgspec.json.encode(kernels), type=KernelModel)

@@ -51,8 +51,7 @@ def test_the_interval_of_an_equal_event_holds_what_was_measured(model: FittedMod
     assert (first.how, first.level, first.bound) == ("measured", "same kernel and device", None)
     assert (second.low, second.high) == (pytest.approx(16_000), pytest.approx(25_000))
     assert pricing.price(0) is first
-    wide = fit([kernels({"a_kernel": [2, 10, 10, 10, 40]})])
-    price = Pricing(wide, kernels({"a_kernel": [50]})).price(0)
+    price = Pricing(fit([kernels({"a_kernel": [2, 10, 10, 10, 40]})]), kernels({"a_kernel": [50]})).price(0)
     assert price.low == pytest.approx(5200) and price.high == pytest.approx(28_000)
 
 
@@ -112,8 +111,7 @@ def test_equal_events_are_summed_into_one_kernel_row(model: FittedModel) -> None
 
 
 def test_misses_of_a_family_go_together_and_those_of_two_do_not(model: FittedModel) -> None:
-    trace = kernels({"a_kernel": [10, 10], "b_kernel": [20]})
-    pricing = Pricing(model, trace)
+    pricing = Pricing(model, kernels({"a_kernel": [10, 10], "b_kernel": [20]}))
     low, high = drawn_in(pricing, range(3))
     share = hypot(4000, 4000) / 8000
     assert low == pytest.approx([10_000 - share * 2000] * 2 + [20_000 - share * 4000])

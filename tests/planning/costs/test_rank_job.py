@@ -55,8 +55,7 @@ def test_the_host_speed_is_fitted_if_enough_operators_are_known() -> None:
     assert job(trace, model).speed == (1.0, 0.0), "host work is the trace's own"
     changed = job(trace, model, changed=True)
     assert changed.by_model and changed._speed_of_models == 2.0 and slow._speed_of_models == 1.0
-    few = msgspec.structs.replace(model, cpu=model.cpu[:7])
-    assert job(trace, few, host="model").speed == (1.0, 1.0)
+    assert job(trace, msgspec.structs.replace(model, cpu=model.cpu[:7]), host="model").speed == (1.0, 1.0)
     some = msgspec.structs.replace(model, cpu=model.cpu[:10])  # without part9, of the eleven
     missing = 10_000 / 200_000
     assert job(trace, some, host="model").speed == (2.0, pytest.approx(missing))
@@ -167,8 +166,7 @@ def gpu_shaped() -> Trace:
 
 
 def test_kernels_that_no_operator_launched_are_priced_unless_iterations_are_chosen(gpu_shaped: Trace) -> None:
-    model = fit([gpu_shaped])
-    whole = job(gpu_shaped, model)
+    whole = job(gpu_shaped, fit([gpu_shaped]))
     everything = with_unattached(gpu_shaped)
     assert len(everything.gpu) > len(gpu_shaped.gpu)
     assert sum(row.count for row in whole.kernels()) == len(everything.gpu)

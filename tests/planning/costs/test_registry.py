@@ -50,8 +50,7 @@ def test_an_event_is_measured_or_by_the_law_and_never_below_its_bound() -> None:
     assert other is not None and other.how == "utilization"
     assert other.ns == fit_utilization(EVENTS, DEVICES).nanoseconds(add(3000, 3), DEVICES)
     assert set(costs.fitted) == {"measured", "utilization"}
-    quick = MeasuredTask(add(10**9), 1.0, 1)
-    low = Costs([quick], DEVICES, ("measured", "mean"))
+    low = Costs([MeasuredTask(add(10**9), 1.0, 1)], DEVICES, ("measured", "mean"))
     assert low.predict(add(10**9)) == (1.0, "measured"), "what was measured refutes the bound"
     assert low.predict(add(2 * 10**9)) == (32e6, "mean of its kind"), "16 GB at 500 GB/s"
     assert (low.predict(Task("aten::x", "x", device="small")) or (0.0, ""))[1] == "mean of its kind"
@@ -78,8 +77,7 @@ def test_unmeasured_sizes_are_estimated_from_measured_ones_only_if_asked() -> No
         (("measured", "mean"), "between measured", "grown from measured"),
     ):
         costs = Costs(measured, DEVICES, order, beyond=True)
-        hows = [(costs.predict(add(size)) or ("", ""))[1] for size in (2 * 10**6, 10**7)]
-        assert hows == [between, larger]
+        assert [(costs.predict(add(size)) or ("", ""))[1] for size in (2 * 10**6, 10**7)] == [between, larger]
     plain = Costs(measured, DEVICES, ("measured", "mean"))
     assert (plain.predict(add(2 * 10**6)) or ("", ""))[1] == "mean of its kind"
 

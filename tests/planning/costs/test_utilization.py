@@ -191,8 +191,7 @@ def test_the_work_of_a_task_lists_its_amounts_and_labels() -> None:
     assert bare.labels["multiprocessors without a block"] == pytest.approx(log(4) / 2)
     product_label = work_of(product(64), DEVICES).labels
     assert product_label["dtype float16 product"] == 1.0 and product_label["multiprocessors without a block"] == 0.0
-    many = work_of(replace(task, blocks=200), DEVICES)
-    assert many.labels["multiprocessors without a block"] == 0.0
+    assert work_of(replace(task, blocks=200), DEVICES).labels["multiprocessors without a block"] == 0.0
 
 
 def test_what_passes_a_link_takes_the_links_time() -> None:

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from etplus.planning.measure.process import ExecutionError, WorkerProcess
-from etplus.planning.measure.recorded_calls import RecordedCall, recorded_calls
-from etplus.trace.trace import Trace
-from recorded_ops import MM, op, scalar, tensor, trace_of
+from recorded_ops import MM, op, read_call, scalar, tensor
 
 pytest.importorskip("torch", reason="PyTorch is not installed: no operator can be called")
 
@@ -16,11 +14,6 @@ def process() -> Iterator[WorkerProcess]:
     """A worker for all tests."""
     with WorkerProcess(threads=1, max_bytes=1 << 28, timeout_s=60) as one:
         yield one
-
-
-def calls_of(trace: Trace) -> list[RecordedCall]:
-    """The operators that can be called."""
-    return [one for _, one in recorded_calls(trace) if isinstance(one, RecordedCall)]
 
 
 INDICES = tensor(8, 6, dtype="long int")
@@ -47,8 +40,7 @@ KINDS = {
 
 @pytest.mark.parametrize("name", KINDS)
 def test_calls_with_each_kind_of_argument_run_and_are_timed(name: str, process: WorkerProcess) -> None:
-    (one,) = calls_of(trace_of(KINDS[name]))
-    found = process.ask(call=one.call, min_time=0.001)
+    found = process.ask(call=read_call(KINDS[name]).call, min_time=0.001)
     assert found["ns"] > 0 and found["iqr_ns"] >= 0 and found["runs"] >= 3
 
 
@@ -64,6 +56,6 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_call_that_torch_refuses_fails_with_the_reason(name: str, process: WorkerProcess) -> None:
     node, why = REFUSED[name]
-    (one,) = calls_of(trace_of(node))
+    one = read_call(node)
     with pytest.raises(ExecutionError, match=why):
         process.ask(call=one.call, min_time=0.001)

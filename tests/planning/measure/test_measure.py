@@ -26,8 +26,8 @@ from etplus.planning.measure.measured import (
 from etplus.planning.measure.recorded_calls import NOT_RECORDED, RecordedCall, recorded_calls
 from etplus.planning.measure.run_program import op_script
 from etplus.trace.trace import Trace
-from recorded_ops import MM, mm, op, scalar, tensor, trace_of
-from support import call, run
+from recorded_ops import MM, mm, op, read_call, scalar, tensor, trace_of
+from support import call, names_in, refused, run
 
 HOSTILE = {
     "overflow": op("aten::mm", MM, tensor(1, 2**62, 4), tensor(2, 4, 2)),
@@ -49,19 +49,14 @@ HOSTILE = {
 HERE = Conditions("CPU", 1, "2.13.0")
 
 
-def found_in(trace: Trace) -> list[RecordedCall | str]:
-    """The operators of a trace, or why they cannot be called."""
-    return [one for _, one in recorded_calls(trace)]
-
-
 def distinct(trace: Trace) -> dict[str, RecordedCall]:
     """The distinct calls of a trace, by key."""
-    return {one.key: one for one in found_in(trace) if isinstance(one, RecordedCall)}
+    return {one.key: one for _, one in recorded_calls(trace) if isinstance(one, RecordedCall)}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_calls_are_refused_or_too_large(name: str) -> None:
-    (found,) = found_in(trace_of(HOSTILE[name]))
+    found = read_call(HOSTILE[name])
     assert isinstance(found, str) or found.needed_bytes > 1 << 32 or name == "offset"  # alone its offset is 0
     if name == "no schema":
         assert found == NOT_RECORDED
@@ -74,7 +69,7 @@ def test_equal_calls_have_equal_keys() -> None:
         (tensor(1, 4, 8, strides=[1, 4]), y), (tensor(1, 4, 8, dtype="double"), y), (tensor(1, 3, 8), y),
         (tensor(1, 8, 8, storage=5), tensor(2, 8, 8, storage=5)), (tensor(1, 8, 8), tensor(2, 8, 8)),
     ]  # fmt: skip
-    keys = [found_in(trace_of(op("aten::mm", MM, *one)))[0].key for one in cases]  # type: ignore[union-attr]
+    keys = [read_call(op("aten::mm", MM, *one)).key for one in cases]
     assert keys[0] == keys[1] and len(set(keys)) == len(keys) - 1
 
 
@@ -83,7 +78,7 @@ def test_hostile_names_stay_string_data_in_a_written_script() -> None:
     schema = "aten::gelu(Tensor self, *, str approximate) -> Tensor"
     texts = []
     for approximate, source in (("none", "a.json"), (hostile, f"{hostile}.json")):
-        (one,) = found_in(trace_of(op("aten::gelu", schema, tensor(1, 4), scalar(approximate, "String"))))
+        one = read_call(op("aten::gelu", schema, tensor(1, 4), scalar(approximate, "String")))
         assert isinstance(one, RecordedCall)
         texts.append(op_script(one, 1.0, source, source, device="cpu", threads=1))
     plain, other = ([type(node) for node in ast.walk(ast.parse(text))] for text in texts)
@@ -123,10 +118,9 @@ def test_wrong_usage_is_one_line_of_error_and_writes_nothing(words: str, says: b
     trace_of(mm(), mm(16)).save(tmp_path / "x.json")
     if "model.json" in words:
         assert call("predict", "fit", "x.json", "-o", "model.json", cwd=tmp_path).returncode == 0
-    before = sorted(path.name for path in tmp_path.iterdir())
-    done = call(*words.split(), cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and says in done.stderr, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    before = names_in(tmp_path)
+    assert says in refused(*words.split(), cwd=tmp_path).encode()
+    assert names_in(tmp_path) == before
 
 
 def test_a_prediction_says_where_its_times_are_from(tmp_path: Path) -> None:
@@ -150,8 +144,7 @@ def test_a_script_contains_the_call_and_imports_each_module_once() -> None:
     assert all(part in text for part in ("torch.set_num_threads(3)", "RECORDED_US = 12.5", "else 'cuda:0'"))
     assert "from .standalone" not in text and run_program._data("x") == repr('"x"')
     space: dict[str, Any] = {}
-    lines = text[text.index("CALL = ") : text.index("RECORDED_US")]
-    exec("import json\n" + lines, space)
+    exec("import json\n" + text[text.index("CALL = ") : text.index("RECORDED_US")], space)
     assert space["CALL"] == json.loads(json.dumps(call.call))
     heads = [line for line in text.splitlines() if line.startswith(("import ", "from "))]
     assert heads == sorted(heads, key=lambda line: ("torch" in line, line)) and len(set(heads)) == len(heads)

@@ -104,8 +104,7 @@ def test_recording_overhead_is_the_median_of_the_most_similar_calls() -> None:
     def added(*known: tuple[float, int, float], own: float = 1000.0, tensors: int = 1) -> float | None:
         """By self time here, number of tensors, and what was added."""
         some = [timing(str(at), here, here + more, tensors=of) for at, (here, of, more) in enumerate(known)]
-        asked = timing("x", own, tensors=tensors)
-        ns = recorded_with(nothing, *some, asked).own_ns("x")
+        ns = recorded_with(nothing, *some, timing("x", own, tensors=tensors)).own_ns("x")
         return None if ns is None else ns - own
 
     assert added((1000.0, 1, 10.0), (1560.0, 1, 30.0)) == 20.0  # ln 1.28 is below a quarter

@@ -12,15 +12,14 @@ from etplus.planning.measure.recorded_calls import (
     _UncallableError,
     recorded_calls,
 )
-from recorded_ops import op, scalar, tensor, trace_of
+from recorded_ops import op, read_call, scalar, tensor, trace_of
 
 X = tensor(1, 4, 8)
 
 
 def found(*given: Any, schema: str = "aten::f(Tensor a, Tensor b, Tensor c) -> Tensor", **more: Any) -> Any:
     """The call as it is read."""
-    ((_, call),) = recorded_calls(trace_of(op(more.pop("name", "aten::f"), schema, *given, **more)))
-    return call
+    return read_call(op(more.pop("name", "aten::f"), schema, *given, **more))
 
 
 ARGUMENTS: list[tuple[Any, Any]] = [

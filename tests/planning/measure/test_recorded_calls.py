@@ -9,10 +9,9 @@ from etplus.planning.measure.recorded_calls import (
     _moved,
     _with_shape,
     dense,
-    recorded_calls,
     resized,
 )
-from recorded_ops import mm, op, scalar, tensor, trace_of
+from recorded_ops import mm, op, read_call, scalar, tensor
 
 
 def arg(shape: tuple[int, ...], strides: tuple[int, ...] | None = None, offset: int = 0, storage: int = 1) -> TensorArg:
@@ -40,12 +39,6 @@ SHAPES = [
 def test_resized_tensors_keep_their_layout(old: TensorArg, shape: tuple[int, ...], strides: Any, offset: int) -> None:
     found = _with_shape(old, shape)
     assert (found.shape, found.strides, found.offset) == (shape, strides, offset)
-
-
-def only(document: Any) -> RecordedCall:
-    ((_, found),) = recorded_calls(trace_of(document))
-    assert isinstance(found, RecordedCall)
-    return found
 
 
 def ints(*values: int) -> Any:
@@ -101,24 +94,23 @@ NUMBERS = [
 @pytest.mark.parametrize(("schema", "given", "shape", "expected"), NUMBERS)
 def test_size_numbers_follow_the_shapes(schema: str, given: list[Any], shape: tuple[int, ...], expected: Any) -> None:
     name = f"aten::{schema.partition('(')[0]}"
-    call = only(op(name, f"aten::{schema} -> Tensor", *given, outputs=(tensor(9, *shape),)))
+    call = read_call(op(name, f"aten::{schema} -> Tensor", *given, outputs=(tensor(9, *shape),)))
     found = resized(call, [(6, 8)] * len(call.tensors), [(6, *shape[1:])])
     assert found.args[-1] == expected and found.results[0].shape[0] == 6
     assert resized(call, [(6, 8)] * len(call.tensors), []).args == call.args
 
 
 def test_resizing_to_the_same_shapes_gives_the_same_call() -> None:
-    call = only(mm())
+    call = read_call(mm())
     assert resized(call, [(4, 8), (8, 2)], [(4, 2)]) is call and resized(call, [(4, 8)], [(4, 2)]) is call
-    assert resized(call, [(6, 8), (8, 2)], [(6, 2)]).key == only(mm(6)).key
+    assert resized(call, [(6, 8), (8, 2)], [(6, 2)]).key == read_call(mm(6)).key
     assert call.needed_bytes == 4 * (32 + 16 + 8)
 
 
 def test_only_sizes_of_operators_that_allocate_need_memory() -> None:
     def asked(name: str, kind: str, value: Any, op_name: str = "x") -> int:
         schema = f"aten::{op_name}({kind} {name}) -> Tensor"
-        call = only(op(f"aten::{op_name}", schema, value))
-        return call.needed_bytes
+        return read_call(op(f"aten::{op_name}", schema, value)).needed_bytes
 
     assert asked("size", "int[]", ints(5, 5)) == 200 and asked("other", "int[]", ints(5, 5)) == 0
     assert asked("output_size", "int[]", ints(3)) == 24 == asked("output_size", "int", number(3))
@@ -130,14 +122,15 @@ def test_only_sizes_of_operators_that_allocate_need_memory() -> None:
     both = op(
         "aten::x", "aten::x(int[] size, int[] pad, int m, int n) -> Tensor", ints(2, 2), ints(3), number(9), number(8)
     )
-    assert only(both).needed_bytes == 72
+    assert read_call(both).needed_bytes == 72
 
 
 def test_a_call_lists_its_tensors_with_storages_offsets_and_fills() -> None:
     given = [tensor(1, 4, dtype="long int", storage=7, offset=100), tensor(2, 3, storage=8, offset=5),
              tensor(3, 2, storage=7, offset=110)]  # fmt: skip
     schema = "aten::embedding_dense_backward(Tensor indices, Tensor g, Tensor h, int num_weights) -> Tensor"
-    call = only(op("aten::embedding_dense_backward", schema, *given, number(50), outputs=(tensor(9, 2, storage=7),)))
+    out = (tensor(9, 2, storage=7),)
+    call = read_call(op("aten::embedding_dense_backward", schema, *given, number(50), outputs=out))
     made = [
         {"shape": [4], "strides": [1], "dtype": "int64", "offset": 0, "storage": 0, "cpu": False,
          "fill": {"kind": "index", "low": 0, "high": 50}},
@@ -152,7 +145,7 @@ def test_a_call_lists_its_tensors_with_storages_offsets_and_fills() -> None:
     }  # fmt: skip
     assert call.places == [("indices", 0), ("g", 0), ("h", 0)]
     assert call.needed_bytes == 8 * 104 + 4 * 3
-    apart = only(op("aten::add", "aten::add(Tensor a, Tensor b) -> Tensor", given[0], given[2]))
+    apart = read_call(op("aten::add", "aten::add(Tensor a, Tensor b) -> Tensor", given[0], given[2]))
     assert apart.needed_bytes == 4 * 12
 
 
@@ -161,7 +154,7 @@ def listed(*shapes: tuple[int, ...], more: tuple[Any, ...] = ()) -> RecordedCall
     values, extents, types, strides = (list(column) for column in zip(*parts, strict=True))
     given = (values, extents, f"GenericList[{','.join(types)}]", strides)
     schema = f"aten::cat(Tensor[] tensors{''.join(f', Tensor[] t{at}' for at in range(len(more)))}) -> Tensor"
-    return only(op("aten::cat", schema, given, *more, outputs=(tensor(9, 6, storage=1030),)))
+    return read_call(op("aten::cat", schema, given, *more, outputs=(tensor(9, 6, storage=1030),)))
 
 
 def test_a_list_argument_is_resized_to_more_or_fewer_tensors() -> None:
@@ -177,5 +170,5 @@ def test_a_list_argument_is_resized_to_more_or_fewer_tensors() -> None:
     one = tensor(5, 3)
     several = listed((4,), (2,), more=(([one[0]], [one[1]], f"GenericList[{one[2]}]", [one[3]]),))
     assert resized(several, [(4,), (2,)], [(6,)]) is several
-    alone = only(op("aten::relu", "aten::relu(Tensor x) -> Tensor", X, outputs=Y))
+    alone = read_call(op("aten::relu", "aten::relu(Tensor x) -> Tensor", X, outputs=Y))
     assert resized(alone, [(4, 8), (4, 8)], [(4, 8)]) is alone

@@ -362,8 +362,7 @@ def test_device_calls_are_timed_with_cuda_events(standalone: Any, torch: Any, mo
     operator(torch, works, argument("self"))
     given = call(["self"], [{"tensor": 0}], spec([2], [1]))
     took = [0.25]  # ms
-    found = standalone.measure(given, "cuda:0", min_time=0.004)
-    assert found == {"ns": 250_000.0, "iqr_ns": 0.0, "runs": 20}
+    assert standalone.measure(given, "cuda:0", min_time=0.004) == {"ns": 250_000.0, "iqr_ns": 0.0, "runs": 20}
     slept = [100_000, 200_000, *[400_000] * 5]
     assert torch.told == [told for cycles in slept for told in (cycles, ("synchronize", None))]
     took = [0.001]

@@ -117,16 +117,13 @@ def test_a_caller_has_no_own_time_without_that_of_its_callee(worker: FakeWorker)
     assert found.not_executed == () and found.executed == 1.0  # it is part of a call that was executed
 
 
-def stack(count: int) -> Any:
-    parts = [tensor(at, 3) for at in range(1, count + 1)]
+def test_stack_has_a_callee_for_each_tensor(worker: FakeWorker) -> None:
+    parts = [tensor(at, 3) for at in (1, 2, 3, 4)]
     values, shapes, types, strides = (list(column) for column in zip(*parts, strict=True))
     given = (values, shapes, f"GenericList[{','.join(types)}]", strides)
     schema = "aten::stack(Tensor[] tensors, int dim=0) -> Tensor"
-    return op("aten::stack", schema, given, scalar(0, "Int"), outputs=(tensor(9, count, 3),))
-
-
-def test_stack_has_a_callee_for_each_tensor(worker: FakeWorker) -> None:
-    (one,) = measure(trace_of(stack(4)), options=Options(rounds=1)).timings
+    stack = op("aten::stack", schema, given, scalar(0, "Int"), outputs=(tensor(9, 4, 3),))
+    (one,) = measure(trace_of(stack), options=Options(rounds=1)).timings
     assert (one.callees, one.own_tensors, one.shapes, one.iqr_ns) == (5, 5, "3 3 3 3", 8.0)
 
 

@@ -68,8 +68,7 @@ def served(monkeypatch: pytest.MonkeyPatch, *requests: dict[str, Any]) -> list[d
 
 @pytest.mark.usefixtures("modules")
 def test_the_worker_prepares_torch_and_answers_requests_and_errors(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
-    requests = [{"what": what} for what in ("x", "memory", "error", "silent")]
-    assert served(monkeypatch, START, *requests) == [
+    assert served(monkeypatch, START, *[{"what": what} for what in ("x", "memory", "error", "silent")]) == [
         {"torch": "9.9", "threads": 5, "device": "CPU", "empty_call_ns": 12.5}, {"measured": "x"},
         {"error": "not enough memory"}, {"error": "first line"}, {"error": "ValueError"},
     ]  # fmt: skip

@@ -8,8 +8,7 @@ from etplus.trace.errors import UsageError
 def test_size_changes_are_parsed_with_and_without_the_recorded_size() -> None:
     assert parse_changes([]) == ShapeChange() and batch_change(8, 4) == parse_changes(["batch=4:8"])
     assert batch_change(8) == ShapeChange((SizeChange("batch", 8),))
-    found = parse_changes(["batch=2:1", "seq=7"])
-    assert found.sizes == (SizeChange("batch", 1, 2), SizeChange("seq", 7))
+    assert parse_changes(["batch=2:1", "seq=7"]).sizes == (SizeChange("batch", 1, 2), SizeChange("seq", 7))
     assert parse_changes(["batch=2147483647"]).sizes[0].new_size == 2**31 - 1
     assert parse_changes(["batch=2147483647:1"]).sizes[0].recorded_size == 2**31 - 1
 

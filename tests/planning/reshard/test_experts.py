@@ -1,6 +1,5 @@
 """Routed experts divided over ranks, against recordings of ranks that exchange tokens all-to-all (expert_calls.py)."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -20,7 +19,7 @@ from etplus.planning.reshard.rank_program import program
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from reshard_truth import kept_run, whole_run
-from support import FIXTURES, call
+from support import FIXTURES, read_json, succeeds
 
 _STYLES = ("loop", "indexed", "capacity", "grouped")
 _LITERAL = "aten::detach_", "aten::contiguous"
@@ -69,8 +68,7 @@ def test_each_rank_holds_only_its_own_experts() -> None:
     assert len(experts) == 16 and len(ranks[0] & set(experts)) == 8
     assert job.memory[0].parameters == 4 * (2 * (2 * 32 * 48 + 48 + 32) + 5_488)
     stacked = _divided("indexed").derivation
-    sizes = {stacked.sizes(one) for one in stacked.experts.parameters}
-    assert sizes == {(2, 32, 48), (2, 48, 32)}
+    assert {stacked.sizes(one) for one in stacked.experts.parameters} == {(2, 32, 48), (2, 48, 32)}
 
 
 def test_ranks_with_the_same_experts_sum_their_gradients() -> None:
@@ -138,11 +136,10 @@ def test_the_command_divides_experts(tmp_path: Path) -> None:
     folder = FIXTURES / "experts" / "capacity.single1"
     files = ["--et-file", folder / "rank0.et.json.gz", "--kineto-file", folder / "rank0.kineto.json.gz"]
     wanted = ["--dp", "4", "--ep", "2", "--batch", "8", "--json", tmp_path / "report"]
-    done = call("reshard", *files, *wanted, "--routing", "recorded", "--to", "astra-sim", "-o", tmp_path / "job")
-    assert done.returncode == 0, done.stderr
+    done = succeeds("reshard", *files, *wanted, "--routing", "recorded", "--to", "astra-sim", "-o", tmp_path / "job")
     said = b" ".join(done.stdout.split())
     assert b"4 ranks (tp 1 x dp 4 x pp 1, ep 2), 1 of them different" in said and b"2 on each of 2 ranks" in said
-    report = json.loads((tmp_path / "report").read_bytes())
+    report = read_json(tmp_path / "report")
     assert report["layout"]["ep"] == 2 and report["experts"]["tokens"] == "recorded"
     ran = run_astra(tmp_path / "job", 4, TOPO="FullyConnected")
     assert ran.complete and abs(ran.makespan_ns / report["step_ns"] - 1) < 0.03

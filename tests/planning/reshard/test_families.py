@@ -115,8 +115,7 @@ def test_blocks_are_gathered_and_the_rest_in_the_root() -> None:
 def test_a_model_read_wrongly_fails_its_proof_and_is_doubted() -> None:
     job = reshard(recording("cnn.single1"), _DDP)
     model = job.derivation.model
-    convolution = next(call for call in model.units[0].forward if call.name == "aten::conv2d")
-    model.units[0].forward.remove(convolution)
+    model.units[0].forward.remove(next(call for call in model.units[0].forward if call.name == "aten::conv2d"))
     model.unmatched = 2
     assert not job.proof.equal and job.proof.missing.total() > 0 and job.proof.share > 0.01
     lost, unknown = sorted(job.doubts)[::-1]

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import etplus
 import numpy as np
-import orjson
 import pytest
 from etplus import Layout
-from etplus.converters.open import load
 from etplus.planning.reshard.job import Resharded
 from etplus.trace.errors import UsageError
 from etplus.trace.selection import part_of
@@ -17,7 +15,7 @@ from plain_chakra import COLL
 from reshard_truth import ran
 from served import Batch, serve
 from simulator import Network, job_makespan_ns, read_set
-from support import assert_valid, call, shared_trace
+from support import assert_valid, call, shared_trace, succeeds
 
 FOLDER = Path(__file__).parents[2] / "golden" / "inference"
 
@@ -58,7 +56,7 @@ def test_traces_without_tensors_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_trace_with_cuda_graph_launches_is_refused() -> None:
-    trace = load(orjson.dumps(serve([Batch(decode=[(1, 9)])] * 3).document()))
+    trace = serve([Batch(decode=[(1, 9)])] * 3).trace()
     launches = np.array([trace.names[code] == "cudaGraphLaunch" for code in trace.runtime.name.tolist()])
     assert launches.any()
     with pytest.raises(UsageError, match=f"{launches[trace.gpu.runtime].sum()} of {len(trace.gpu)} GPU events"):
@@ -68,8 +66,7 @@ def test_a_trace_with_cuda_graph_launches_is_refused() -> None:
 def test_a_derived_inference_job_runs_in_a_simulator(tmp_path: Path) -> None:
     file = tmp_path / "one.json"
     recorded("single1").save(file)
-    done = call("reshard", file, "--tp", "2", "--step", "1", "--to", "astra-sim", "-o", tmp_path / "job")
-    assert done.returncode == 0, done.stderr
+    succeeds("reshard", file, "--tp", "2", "--step", "1", "--to", "astra-sim", "-o", tmp_path / "job")
     job = read_set(tmp_path / "job")
     assert {rank: sum(node.type == COLL for node in nodes) for rank, nodes in job.ranks.items()} == {0: 4, 1: 4}
     slow, fast = (job_makespan_ns(job, Network(bandwidth)) for bandwidth in (0.01, 10))

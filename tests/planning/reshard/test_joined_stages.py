@@ -30,13 +30,9 @@ def _rank(job: str, rank: int = 0) -> Trace:
     return etplus.link(*(_PIPELINES / job / f"rank{rank}.{kind}.json.gz" for kind in ("et", "kineto")))
 
 
-def _ranks(job: str) -> list[Trace]:
-    return [_rank(job, rank) for rank in range(3)]
-
-
 @cache
 def _derived(job: str, layout: Layout) -> Resharded:
-    return reshard(_ranks(job), layout)
+    return reshard([_rank(job, rank) for rank in range(3)], layout)
 
 
 @pytest.mark.parametrize(("job", "schedule", "parts"), [("gpt.pp3", "1f1b", 3), ("gpt.gpipe3", "gpipe", 2)])
@@ -59,7 +55,7 @@ def test_one_rank_joined_from_three_stages_runs_the_recorded_work() -> None:
 
 
 def test_the_joined_program_follows_tensors_from_stage_to_stage() -> None:
-    joined = join_stages(_ranks("gpt.pp3"), Layout(pp=3))
+    joined = join_stages([_rank("gpt.pp3", rank) for rank in range(3)], Layout(pp=3))
     assert_valid(joined.trace.to_dict())
     step = split_step(read_step(joined.trace, shapes_of(joined.trace)))
     assert len(step.passes) == 3 and len(step.steps) == 1

@@ -86,16 +86,14 @@ def test_ranks_with_equal_shards_share_a_representative(made: Made) -> None:
 
 def test_units_of_fsdp_belong_to_the_stages_that_have_their_parameters(made: Made) -> None:
     units = [Unit(k, [], [], [parameter(made, k, letter, k)]) for k, letter in enumerate("hd")]
-    wraps = [Wrap("", [0]), Wrap("block 0", [1], (1, 1))]
-    model = made_model(made, units, blocks=wraps, batch=made.of["n"])
+    model = made_model(made, units, blocks=[Wrap("", [0]), Wrap("block 0", [1], (1, 1))], batch=made.of["n"])
     derivation = derive(model, plan(made, layers=(0, 1)), Layout(pp=2, dp=2, zero=3), Layout())
     found = [[(one.label, one.parameters) for one in derivation.stage_wraps(stage)] for stage in (0, 1)]
     assert found == [[("", [0])], [("block 0", [1])]]
 
 
 def regions(made: Made, output: str = "nsh", tp: int = 2, batch: str = "n", **more: Any) -> SequenceRegions:
-    unit = Unit(0, [], output=made.shape(output), dtype="float32")
-    model = made_model(made, [unit], batch=made.of[batch])
+    model = made_model(made, [Unit(0, [], output=made.shape(output), dtype="float32")], batch=made.of[batch])
     rest: dict[str, Any] = {"divided": {made.of["i"]}, "partial": {3}, "changed": {}, **more}
     return divide_sequence(model, Layout(tp=tp, tp_style="megatron", sequence_parallel=True), **rest)
 
@@ -116,8 +114,7 @@ def test_a_sequence_is_gathered_before_a_region_and_scattered_after(made: Made) 
     of = regions(made, partial={3})
     unit = of.model.units[0]
     reduced = CommOp("all_reduce", "tp", (8, 6, 4), 192, "float32", 4, functional=True)
-    shapes = ["nsh", "ni", "ni", "ni", "nsh"]
-    calls = [made.call("aten::x", [(1, letters)]) for letters in shapes]
+    calls = [made.call("aten::x", [(1, letters)]) for letters in ["nsh", "ni", "ni", "ni", "nsh"]]
     items = [RecordedOp(call, {}, after={4: (reduced,)} if call.row == 4 else {}) for call in calls]
 
     def shown(forward: bool, unit: Unit | None) -> list[Any]:

@@ -125,8 +125,7 @@ def test_kernels_follow_their_operators(tmp_path: Path) -> None:
 def test_derived_memory_is_within_a_tenth_of_what_was_allocated(layout: Layout, before: int, step: int) -> None:
     """`step`: the highest "Total Allocated" that torch 2.13 counted in one step of the model of block.single1, recorded
     with `profile_memory` (tools/record_parallel.py otherwise); `before`: parameters, and the buckets of DDP."""
-    total = _derived("block.single1", layout).memory[0].total
-    assert abs(total / (before + step) - 1) < 0.1
+    assert abs(_derived("block.single1", layout).memory[0].total / (before + step) - 1) < 0.1
 
 
 def test_ten_thousand_ranks_have_few_representatives() -> None:
@@ -140,8 +139,7 @@ def test_ten_thousand_ranks_have_few_representatives() -> None:
 def test_a_plan_can_be_written_edited_and_followed() -> None:
     job = _derived("mlp.single1", Layout(tp=2, pp=2))
     plan = json.loads(json.dumps(job.plan))
-    again = reshard(_recorded("mlp.single1"), Layout(tp=2, pp=2), plan=plan)
-    assert ran(again.trace(2)) == ran(job.trace(2))
+    assert ran(reshard(_recorded("mlp.single1"), Layout(tp=2, pp=2), plan=plan).trace(2)) == ran(job.trace(2))
     plan["tensor_parallel"].pop()
     fewer = reshard(_recorded("mlp.single1"), Layout(tp=2), plan=plan)
     assert len(ran(fewer.trace(0)).comms) == len(ran(_derived("mlp.single1", Layout(tp=2)).trace(0)).comms) // 2

@@ -27,8 +27,7 @@ def test_gradients_within_a_checkpointed_backward_pass_are_assigned(made: Made) 
     parameters = [parameter(made, 0, "ab"), parameter(made, 1, "ab")]
     unit = Unit(0, [], [weight, again], parameters)
     assert list(accumulations(unit.backward)) == [weight, inside, given]
-    model = made_model(made, [unit], batch=made.of["n"], weights=Weights(parameters))
-    assert assign_gradients(model) == 0
+    assert assign_gradients(made_model(made, [unit], batch=made.of["n"], weights=Weights(parameters))) == 0
     assert unit.ready == {weight.row: parameters[1], inside.row: parameters[0]}
     assert all(one.accumulates for one in parameters)
 
@@ -143,8 +142,7 @@ def test_parts_in_lists_become_whole(made: Made) -> None:
     each = made.call("aten::add_", [(22, "ba"), (52, "ba")])
     call = made.call("aten::_foreach_add_", [[(22, "ba"), (21, "pa")], [(52, "ba"), (51, "pa")]], [], each)
     shapes: Any = SimpleNamespace(extents=made.extents)
-    of = Weights(weights, part=Shard(2, 0, flat=False))
-    make_whole(call, {2: weights[::-1]}, of, shapes)
+    make_whole(call, {2: weights[::-1]}, Weights(weights, part=Shard(2, 0, flat=False)), shapes)
     assert call.inputs == ((made.shape("qa"), made.shape("ba")),) * 2
     assert each.input_shapes == [made.shape("qa")] * 2
 
