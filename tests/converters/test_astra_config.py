@@ -93,6 +93,8 @@ def test_halving_and_doubling_needs_a_power_of_two(tmp_path: Path) -> None:
     assert [problem.kind for problem in report.problems if "not a power of two" in problem.text] == [
         "network-files"
     ] * 4
+    spoil_network(prefix, "network.yml", "[ 3 ]", "[ 4 ]")
+    assert "not a power of two" not in str(check(prefix, profile="astra-sim").problems)
 
 
 def test_a_set_against_the_network_that_it_is_for(tmp_path: Path) -> None:

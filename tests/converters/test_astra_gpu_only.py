@@ -73,6 +73,17 @@ def test_random_steps_are_folded_to_their_stored_digests(seed: int) -> None:
     assert digest(submitted(trace).tolist()) == SUBMITTED[seed]
 
 
+@pytest.mark.parametrize(("reads_at", "asked"), [(205, 5_000), (204, 204_000), (203.999, None)])
+def test_a_reader_asks_when_it_begins_unless_the_communication_has_ended(reads_at: float, asked: int | None) -> None:
+    """An all-reduce on the host from 5 to 205 µs; times may be off by 1 µs."""
+    comm = {"collective": "allreduce", "dtype": "Float", "in_nelems": 4, "out_nelems": 4, "bytes": 16}
+    nodes = [cpu(5, "reader", reads_at, 10), cpu(9, "gloo:all_reduce", 5, 200, tid=5, comm=comm, pg_name="0")]
+    trace = etplus(nodes, [], [[9, 5, "data"]], rank=0, world_size=2)
+    row = {int(number): at for at, number in enumerate(trace.nodes.id)}
+    waits = GpuWaits(trace, np.array([row[5]], np.int64), survey(trace, 0).found)
+    assert waits.asked == ({} if asked is None else {row[5]: [(asked, row[9])]})
+
+
 @pytest.mark.parametrize(("reads_at", "resumed"), [(600, True), (450, False)])
 def test_work_after_a_long_pause_waits_for_the_communication_that_ended_in_it(reads_at: int, resumed: bool) -> None:
     comm = {"collective": "allreduce", "dtype": "Float", "in_nelems": 4, "out_nelems": 4, "bytes": 16}

@@ -11,6 +11,7 @@ from etplus.timeline.network_description import NetworkLevel
 RING = Network(2.0, 500.0)
 DIRECT = Network(2.0, 500.0, "direct")
 NODES = Network(1.0, 50_000.0, levels=(NetworkLevel(4, 10.0, 1000.0),))
+RACKS = Network(1.0, 50_000.0, levels=(NetworkLevel(2, 10.0, 1000.0), NetworkLevel(4, 5.0, 2000.0)))
 CIRCLE = Network(9.0, levels=(NetworkLevel(8, 1.0, 50_000.0, topology="ring"),))
 
 
@@ -21,6 +22,8 @@ CIRCLE = Network(9.0, levels=(NetworkLevel(8, 1.0, 50_000.0, topology="ring"),))
         (DIRECT, 4, (0, 3), 4000 / (2 / 3) + 500),  # a third of the bandwidth goes to each other rank
         (NODES, 8, (0, 3), 4000 / 10 + 1000),
         (NODES, 8, (1, 5), 4000 / 1 + 50_000),
+        (RACKS, 8, (0, 2), 4000 / 5 + 2000),
+        (RACKS, 8, (2, 6), 4000 / 1 + 50_000),
         (CIRCLE, 8, (0, 3), 4000 + 3 * 50_000),
         (CIRCLE, 8, (6, 0), 4000 + 2 * 50_000),  # the other way around
         (RING, 4, (2, 2), 4000 / 2 + 500),

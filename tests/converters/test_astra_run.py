@@ -66,6 +66,17 @@ def test_a_rank_is_complete_if_the_simulator_says_so_and_no_node_is_left() -> No
     assert not complete(4, 1.0) and not complete(5, None) and not complete(None, None)
 
 
+def test_a_rank_that_the_simulator_does_not_name_is_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = write_set(tmp_path, data_parallel(2))
+    program = tmp_path / "simulator"
+    monkeypatch.setenv("ASTRA_SIM", str(program))
+    for status, printed in ((3, "sys[1] finished, 2500000 cycles"), (0, "nothing more to do")):
+        program.write_text(f"#!/bin/sh\necho '{printed}'\nexit {status}\n")
+        program.chmod(0o755)
+        (ranks,) = run_set([f"{prefix}.{rank}.et" for rank in (0, 1)], None, ["bandwidth=1"]).values()
+        assert [rank.simulated for rank in ranks] == [None, 2.5 if status else None]
+
+
 def test_a_simulator_that_cannot_be_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prefix = write_set(tmp_path, data_parallel(2))
     monkeypatch.setenv("ASTRA_SIM", "/bin/false")

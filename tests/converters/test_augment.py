@@ -71,6 +71,7 @@ def test_augment_writes_new_values_and_removes_stale_ones(tmp_path: Path) -> Non
         op("aten::mm", 0, 30, big), launch(1, 5), launch(2, 40),
         {**kernel("gemm", 1, 20, 200), "args": old}, kernel('</script>"\\', 2, 300, 1),
         {**kernel("never launched", 3, 5, 1), "args": {**old, "correlation": 3}},
+        op("aten::mm", 50, 30, [([0, 0], "float")] * 2), launch(4, 55), kernel("of no bytes", 4, 400, 1),
     ]  # fmt: skip
     augment(kineto_of(events), tmp_path / "out.json")
     done = json.loads((tmp_path / "out.json").read_bytes())["traceEvents"]
@@ -81,6 +82,7 @@ def test_augment_writes_new_values_and_removes_stale_ones(tmp_path: Path) -> Non
     assert list(args)[:3] == ["stream", "device", "correlation"]
     assert done[4] == json.loads(kineto_of(events))["traceEvents"][4]
     assert "kernel_flop" not in done[5]["args"] and "achieved_flops_percent" not in done[5]["args"]
+    assert (done[8]["args"]["kernel_flop"], done[8]["args"]["kernel_num_gb"]) == (0, 0)
 
 
 def test_counters_follow_the_last_event_in_the_process_of_their_device(tmp_path: Path) -> None:

@@ -62,13 +62,14 @@ def test_what_astra_sim_cannot_run_is_changed_and_counted(tmp_path: Path) -> Non
     for node, kind in ((barrier, pb.BARRIER), (broadcast, pb.BROADCAST)):
         next(given for given in node.attr if given.name == "comm_type").int64_val = kind
     ranks = [[*nodes, barrier, message(5, rank, rank, 0, MB, 4, is_send=True), broadcast] for rank in range(2)]
-    counts = convert(files(write_set(tmp_path, ranks)), tmp_path / "out", to="astra-sim").counts
+    converted = convert(files(write_set(tmp_path, ranks)), tmp_path / "out", to="astra-sim")
+    counts = converted.counts
     changed = (
         "metadata nodes left out", "memory nodes run", "dependencies on missing nodes",
         "repeated dependencies of a node", "barrier run as", "communication of a rank with itself",
     )  # fmt: skip
     assert sorted(words for words in changed for text in counts if text.startswith(words)) == sorted(changed)
-    assert set(counts.values()) == {2}
+    assert set(counts.values()) == {2} and converted.nodes == 2 * 6
     done = nodes_of(tmp_path / "out")
     assert [list(node.data_deps) for node in done] == [[], [0], [2], [3], [4], [5]] and done[-1] == broadcast
     assert run_astra(tmp_path / "out", 2).complete

@@ -50,7 +50,7 @@ def test_pairs_are_linked_and_timelines_alone_are_read(tmp_path: Path) -> None:
 
 
 def test_a_linked_job_is_what_its_report_lists(tmp_path: Path) -> None:
-    failed = RankResult(1, "failed", "no ET")
+    failed = RankResult(1, "failed", "no ET", output="elsewhere/rank_1.etplus.json.gz")
     job_report(tmp_path, RankResult(0, "linked", output="elsewhere/rank_0.etplus.json.gz"), failed, missing="2-3")
     found, notes = traces_in(str(tmp_path))
     assert found == [str(tmp_path / "rank_0.etplus.json.gz")]

@@ -71,9 +71,11 @@ def reference(graph: nx.DiGraph) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_graphml_equals_that_of_networkx(ranks: int, tmp_path: Path) -> None:
-    given = {0: EVIL_TRACE, 3: step_by_hand()} if ranks == 2 else {0: EVIL_TRACE}
+    untimed = {key: value for key, value in gpu(4, "k", 1, 2).items() if key not in ("ts", "dur")}
+    others = {3: step_by_hand(), 4: etplus([cpu(3, "a"), untimed])} if ranks == 3 else {}
+    given = {0: EVIL_TRACE, **others}
     write_graph(given, tmp_path / "graph", "graphml")
     ours = ElementTree.fromstring((tmp_path / "graph").read_bytes())
     theirs = ElementTree.fromstring(reference(written(tmp_path, given)))

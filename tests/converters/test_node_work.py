@@ -65,6 +65,11 @@ def test_a_blocking_copy_waits_for_its_own_event() -> None:
     document = etplus(nodes, calls, [[4, 11, "sync"], [10, 4, "launch"]])
     work = dict(zip(document.nodes.id.tolist(), host_work(document, NONE).tolist(), strict=True))
     assert (work[10], work[11], work[3]) == (20_000, 5_000, 25_000)
+    assert not any(column.any() for column in waits(etplus(nodes, calls, [[4, 11, "sync"]]))), "launched by no call"
+    calls[1] = runtime(11, "cudaStreamSynchronize", 60, 25, tid=5)
+    begin, end = waits(beside := etplus(nodes, calls, [[4, 11, "sync"], [10, 4, "launch"]]))
+    found = {int(number): times for number, *times in zip(beside.nodes.id, begin, end, strict=True) if times[1]}
+    assert found == {11: [60_000, 70_000]}
 
 
 MADE = [
@@ -82,5 +87,5 @@ def test_made_steps_have_the_same_work_as_ever(seed: int) -> None:
 
 
 def test_roofline_work_replaces_what_is_unknown_or_zero() -> None:
-    flops, size = roofline_work(*np.array([[64, -1, -1, 0, 5], [24, 8, -1, 0, -1], [3, 3, 3, 0, 0]]), 2.0)
-    assert (flops.tolist(), size.tolist()) == ([64, 1, 1, 1, 1], [24, 8, 6000, 2, 2])
+    flops, size = roofline_work(*np.array([[64, -1, -1, 0, 5, 7], [24, 8, -1, 0, -1, 1], [3, 3, 3, 0, 0, 3]]), 2.0)
+    assert (flops.tolist(), size.tolist()) == ([64, 1, 1, 1, 1, 7], [24, 8, 6000, 2, 2, 1])

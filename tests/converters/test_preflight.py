@@ -60,6 +60,13 @@ def test_an_order_that_durations_make_safe_is_a_warning(tmp_path: Path) -> None:
         assert report.ok == ("no deadlock with these" in str(report.problems)) == (order == "host-node")
 
 
+def test_a_collective_behind_a_computation_waits_for_the_one_before_it(tmp_path: Path) -> None:
+    direct, behind = [coll(2), coll(4, 2)], [coll(2), comp(3, 2), coll(4, 3)]
+    assert check(write(tmp_path, [direct, behind], GROUPS)).counts == {}
+    behind[2] = coll(4)
+    assert check(write(tmp_path, [direct, behind], GROUPS)).counts == {"free-order": 1}
+
+
 def test_a_first_collective_is_an_error_only_if_the_system_file_has_no_endpoint_delay(tmp_path: Path) -> None:
     prefix = write_with_network(tmp_path)
     ranks = clean()
@@ -67,7 +74,9 @@ def test_a_first_collective_is_an_error_only_if_the_system_file_has_no_endpoint_
     write(tmp_path, ranks, GROUPS)
     assert check(prefix, profile="astra-sim").ok
     spoil_network(prefix, "system.json", '"endpoint-delay": 1', '"endpoint-delay": 0')
-    assert check(prefix, profile="astra-sim").counts["first-collective"] == 1
+    report = check(prefix, profile="astra-sim")
+    (problem,) = (problem for problem in report.problems if problem.kind == "first-collective")
+    assert (problem.rank, problem.nodes, problem.text) == (0, (2,), "node 2 waits for nothing")
 
 
 def test_a_folder_with_one_set_is_checked_as_that_set(tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ def test_what_has_no_time_comes_with_its_caller() -> None:
     assert pairs_of(etplus(nodes))[1] == [1, 2, 5, 3, 4, 6]
 
 
+def test_what_has_no_time_takes_its_turn_by_its_callers_start() -> None:
+    nodes = [cpu(3, "a", 100, 10), cpu(4, "unmatched", parent=3), cpu(5, "b", 0, 10, tid=5)]
+    assert pairs_of(etplus(nodes, [], [[3, 5, "data"]]))[1] == [1, 2, 3, 5, 4]
+
+
 def test_an_order_that_edges_contradict_is_left_out() -> None:
     nodes = [cpu(3, "b", 0, 1), cpu(4, "a", 5, 1), cpu(5, "c", 8, 1)]
     pairs, order, left_out = pairs_of(etplus(nodes, [], [[4, 3, "data"]]))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.jobs.job_ranks import JobTrace, RankFacts, check_job, foreign_traces, groups_at_hand, job_trace
+from etplus.jobs.job_ranks import JobTrace, RankFacts, check_job, foreign_traces, groups_at_hand, job_trace, ranks_of
 from etplus.schemas.comm_types import WORLD
 from etplus.trace.errors import UsageError
 
@@ -14,6 +14,12 @@ NCCL = {"world_size": 4, "backend": "nccl"}
 
 def facts(rank: int, info: dict[str, Any] | None = None, begin_s: int | None = 0) -> RankFacts:
     return RankFacts(f"r{rank}.json", NCCL if info is None else info, None if begin_s is None else begin_s * S)
+
+
+def test_traces_without_ranks_of_their_own_are_numbered_by_position() -> None:
+    for given, ranks in (([6, 2], [6, 2]), ([6, 6], [0, 1]), ([None, 6], [0, 1]), ([None], [0]), ([], [])):
+        traces: Any = [SimpleNamespace(rank=rank) for rank in given]
+        assert ranks_of(traces) == ranks
 
 
 def test_groups_are_cut_down_to_the_ranks_at_hand() -> None:

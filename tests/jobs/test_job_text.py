@@ -38,6 +38,7 @@ def test_a_warning_of_many_ranks_is_one_line_with_their_range() -> None:
         "ranks 0-2, 10: recorded in UTC-7", "ranks 0-2, 10: the Execution Trace: both are of rank N of 12",
         "rank 10: cut",
     ]  # fmt: skip
+    assert warnings_of(ranks[1:3])[0] == "ranks 1-2: recorded in UTC-7"
     assert warnings_of(ranks[3:])[1] == "rank 10: et10.json: both are of rank 10 of 12"
 
 
@@ -52,7 +53,8 @@ def test_a_full_report_has_every_kind_of_line() -> None:
         mismatches=(
             mismatch("missing", (1,), ("nothing",)), mismatch("missing", (1, 2), ("nothing", "nothing"), -1),
             mismatch("size", (1,), ("ALL_REDUCE of 9 bytes at 4",)),
-            mismatch("order", (0, 1), ("ALL_REDUCE of 8 bytes at 5",) * 2), mismatch("type", (2,), ("BARRIER at 4",)),
+            mismatch("order", (0, 1), ("ALL_REDUCE of 8 bytes at 5",) * 2),
+            mismatch("type", (2,), ("BARRIER at 4",), 0),
         ),
         messages=(RankPair(0, 1, 3, 4000, 1, 2, 0), RankPair(1, 0, 2, 96), RankPair(1, 2, 0, 0, other_size=5)),
         clock_offsets=(ClockOffset(0, 0, 0, 10, 9), ClockOffset(1, 0, -2_345_678, 1049, 9)),
@@ -76,7 +78,7 @@ def test_a_full_report_has_every_kind_of_line() -> None:
         "        1, which has ALL_REDUCE of 9 bytes at 4",
         "differ  the whole job, position 4: ALL_REDUCE of 8 bytes: another order on",
         "        ranks 0-1, which have ALL_REDUCE of 8 bytes at 5",
-        "differ  the whole job, position 4: ALL_REDUCE of 8 bytes: another collective on",
+        "differ  the whole job, position 4: ALL_REDUCE of 0 bytes: another collective on",
         "        rank 2, which has BARRIER at 4",
         "p2p     5 messages of 4,096 bytes matched between 3 pairs of ranks",
         "differ  rank 0 to 1: 1 sent, not received, 2 received, not sent",

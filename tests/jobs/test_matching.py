@@ -126,7 +126,7 @@ def test_sends_pair_with_receives_in_order_or_by_number() -> None:
     numbered = {0: messages(SEND, 1, [8, 16, 24], [1, 2, 3]), 1: messages(RECV, 0, [16, 24], [2, 3])}
     (matched,), (pair,) = match_messages(numbered)
     assert matched.node.tolist() == [[101, 100], [102, 101]]
-    assert (pair.matched, pair.bytes, pair.nodes) == (2, 40, ((0, 100),))
+    assert (pair.matched, pair.bytes, pair.other_size, pair.nodes) == (2, 40, 0, ((0, 100),))
     assert match_messages({0: messages(SEND, 5, [8])}) == ([], []), "the other rank is not at hand"
 
 

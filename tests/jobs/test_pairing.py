@@ -172,6 +172,13 @@ def test_elimination_finds_what_all_solutions_have_in_common(sets: list[set[int]
         assert len(found) < n
 
 
+def test_a_place_that_is_settled_leaves_others_one_place_in_turn() -> None:
+    """c and d can be exchanged: from a's only rank 0 follows b's rank, or from rank 0's only file a that of rank 1."""
+    either = {"c": {1, 2, 3}, "d": {1, 2, 3}}
+    assert _only_places({"a": {0}, "b": {0, 1}, **either}) == {"a": 0, "b": 1}
+    assert _only_places({"a": {0, 1}, "b": {1, 2, 3}, "c": {2, 3}, "d": {2, 3}}) == {"a": 0, "b": 1}
+
+
 def files(kind: Kind, *given: tuple[Any, ...]) -> list[TraceFile]:
     """Name and the fields that it has."""
     return [TraceFile(name, kind, **dict(fields)) for name, *fields in given]

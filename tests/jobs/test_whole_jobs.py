@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 from etplus.jobs.batch import Batch, find_job, link_many
+from etplus.jobs.job_report import read_job_report
 from job_files import outputs, write_job
 from support import command, read_json, shared_trace
 
@@ -37,6 +38,8 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
         "not from this job: rank-6.kineto.json.gz is of a job of 2 ranks, the others of a job of 8 ranks"
     )
     assert batch.report.missing == "5"
+    assert read_job_report(Path(batch.output) / "job_report.json") == batch.report
+    assert Path(batch.output, "job_report.txt").read_text().startswith("ranks   3 of 7 linked: 0, 3, 7\n")
     assert [one.rank for one in batch.report.ranks if one.status == "linked"] == [0, 3, 7]
     assert str(tmp_path) not in batch.report.to_json().decode()
     only = link_many(job, ranks=[0, 3, 7], jobs=2)

@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from etplus.recording.hook.fatal_signals import FatalSignals
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are left alone elsewhere")
 
@@ -43,11 +45,45 @@ def test_a_signal_waits_until_the_profiler_is_in_order(tmp_path: Path) -> None:
     assert ended(f"{text}say('deferred')\ntime.sleep(5)", tmp_path) == (-signal.SIGTERM, ["deferred", "saved 15"])
 
 
+def test_a_signal_inside_two_blocks_is_passed_on_behind_the_outer_one() -> None:
+    log, before = list[str](), signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def save(number: int) -> None:
+        log.append("saved")
+        signal.signal(number, lambda *_: log.append("passed on"))
+
+    watched = FatalSignals(save, lambda _: log.append("lost"))
+    watched.watch()
+    try:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        with watched.deferred():
+            pass
+        with watched.deferred():
+            with watched.deferred():
+                os.kill(os.getpid(), signal.SIGTERM)
+            log.append("deferred")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert log == ["deferred", "saved", "passed on"]
+
+
+def test_the_thread_ends_though_a_fork_still_holds_the_pipe_open() -> None:
+    before, watched = set(threading.enumerate()), FatalSignals(lambda _: None, lambda _: None)
+    watched.watch()
+    (thread,) = set(threading.enumerate()) - before
+    held = os.dup(watched._wakeup)
+    watched.unwatch()
+    thread.join(5)
+    assert not thread.is_alive()
+    os.close(held)
+
+
 def test_a_call_that_does_not_return_is_ended(tmp_path: Path) -> None:
     text = """
 import threading
 watched.watch()
-threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+for second in (0.1, 0.2):
+    threading.Timer(second, os.kill, (os.getpid(), signal.SIGTERM)).start()
 lock, libc = ctypes.create_string_buffer(128), ctypes.CDLL(None)
 libc.pthread_mutex_lock(lock)
 libc.pthread_mutex_lock(lock)

@@ -41,6 +41,7 @@ def timed(
         clock[0] += ns
         torch.cuda.late = late if done == window else 0
         steps.step_over(torch, done)
+        assert done >= window or not steps.annotation()
     return untraced_step([steps.annotation()]), torch.cuda
 
 
