@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.analysis.device_memory import _paired, device_memory, thinned
-from made_traces import memory_event, op, traced
+from etplus.analysis.device_memory import CATEGORIES, _paired, device_memory, thinned
+from made_traces import annotation, memory_event, op, traced
 
 
 def on(kind: int, number: int, ts: float, size: int, address: int, allocated: int) -> dict[str, Any]:
@@ -80,3 +80,12 @@ def test_what_is_reserved_is_known_where_all_events_say_it(reserved: int, reserv
         event["args"]["Total Reserved"] = size
     (memory,) = device_memory(traced(events))
     assert memory.reserves == reserves
+
+
+def test_memory_of_the_first_call_can_be_of_the_backward_pass() -> None:
+    events = [op("autograd::engine::evaluate_function: MulBackward0", 0, 10), op("aten::mm", 20, 80),
+              on(1, 0, 5, 100, 1, 100), on(1, 0, 6, 30, 2, 130), on(1, 0, 50, -30, 2, 100)]  # fmt: skip
+    (one,) = device_memory(traced(events))
+    assert one.held.category.tolist() == [CATEGORIES.index("unknown"), CATEGORIES.index("temporary")]
+    (one,) = device_memory(traced([*events, annotation("Optimizer.step#SGD.step", 40, 5)]))
+    assert one.held.category.tolist() == [CATEGORIES.index("gradient")] * 2

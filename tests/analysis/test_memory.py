@@ -87,7 +87,7 @@ def test_storages_whose_ids_are_used_again_and_nested_makers() -> None:
         node(14, "aten::addmm", [second], [result]), node(15, "aten::copy_", [result], [result], parent=14),
         node(16, "aten::mul", [result], []),
     ]  # fmt: skip
-    times = {10: (0, 8), 11: (10, 5), 12: (20, 20), 13: (25, 10), 14: (50, 20), 15: (55, 5), 16: (80, 10)}
+    times = {10: (0, 0), 11: (10, 5), 12: (20, 20), 13: (25, 10), 14: (50, 20), 15: (55, 5), 16: (80, 10)}
     names = {one["id"]: one["name"] for one in nodes}
     events = [op(names[k], *times[k], args={"Record function id": k, "Ev Idx": k}) for k in times]
     trace = link(orjson.dumps(et_document(nodes, "1.1.1-chakra.0.0.4")), kineto_of(events))

@@ -139,7 +139,7 @@ def test_signatures_include_tensors_in_lists_and_numbers_on_request() -> None:
 
 def test_dimensions_with_a_stride_of_zero_count_as_expanded() -> None:
     types = ["Tensor(float)", "Int", "Tensor(float)"]
-    node = inputs([[4, 1, 5], [], [2]], types, strides=[[0, 0, 1], [], [1]])
+    node = inputs([[2, 1, 5], [], [2]], types, strides=[[0, 0, 1], [], [1]])
     assert [argument.expanded for argument in coded(node)[1][0].inputs] == [(0,), (), ()]
     for strides in ([[0, 1]], [3], [], [[1, 1, 1]], [[0, 0, False]]):
         (signature,) = coded(inputs([[4, 1, 5]], types[:1], strides=strides))[1]

@@ -183,8 +183,9 @@ def test_a_renumbered_node_keeps_its_old_id_and_maps_its_references(node: Docume
 def test_memory_events_are_written_below_their_operator() -> None:
     numbers = {"Bytes": -64, "Addr": 5, "Total Allocated": 6, "Total Reserved": 7, "Device Type": 1, "Device Id": 0}
     kineto = one_kernel()
-    kineto["traceEvents"].append({**kineto["traceEvents"][0], "ph": "i", "name": "[memory]", "ts": 3, "args": numbers})
+    memory = {**kineto["traceEvents"][0], "ph": "i", "name": "[memory]", "args": numbers}
+    kineto["traceEvents"] += [{**memory, "ts": 3}, {**memory, "ts": 30}]
     et = et_document([{"id": 3, "name": "aten::mm", "rf_id": 1}])
     document = link(orjson.dumps(et), orjson.dumps(kineto)).to_dict()
     assert_valid(document)
-    assert document["memory"] == [[3.0, -64, 5, 6, 7, 1, 0, 3, 3]]
+    assert document["memory"] == [[3.0, -64, 5, 6, 7, 1, 0, 3, 3], [30.0, -64, 5, 6, 7, 1, 0, None, 4]]

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from etplus.schemas.text import files as files_module
-from etplus.schemas.text.files import Spool, load, open_output
+from etplus.schemas.text.files import Bar, Spool, load, open_output, progress_bar
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 
 TEXT = b'{"schema": "1.0.1", "nodes": []}\n' * 1000
@@ -137,6 +137,13 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
         file.write(b"new")
         assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o640, "readable by others while it is written"
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o640)
+
+
+@pytest.mark.parametrize(("tty", "wanted"), [(True, True), (True, False), (False, True)])
+def test_progress_is_shown_where_wanted_on_a_terminal(tty: bool, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: tty, write=len, flush=list))
+    with progress_bar(5, "read", wanted) as bar:
+        assert (type(bar) is Bar) != (tty and wanted)
 
 
 def gathered(pieces: list[bytes], kept: int, packed: int | None = None) -> bytes:

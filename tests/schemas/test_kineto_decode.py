@@ -87,6 +87,9 @@ def test_times_since_the_epoch_keep_their_decimals() -> None:
     decode_any(text, columns, modules=False)
     found = tables(columns)["events"]
     assert (found["ts"], found["dur"]) == ([1695835585783692250], [125])
+    assert read_events([(0, 1, b'[{"ph": "X", "ts": 4611686018427387.903}]')], modules=False).events["ts"] == 2**62 - 1
+    with pytest.raises(msgspec.ValidationError, match="a time of over 146 years"):
+        decode_any(b'[{"ph": "X", "ts": 4611686018427387.904}]', EventColumns(), modules=False)
 
 
 BROKEN = [

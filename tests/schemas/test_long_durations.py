@@ -45,6 +45,9 @@ def test_events_that_64_bits_cannot_add_up_are_refused() -> None:
     with pytest.raises(TraceFormatError, match="durations that add up to over 146 years"):
         read_kineto(orjson.dumps({"traceEvents": events}))
     assert int(read_kineto(orjson.dumps({"traceEvents": events[:300]})).events.dur.sum()) == 300 * us * 1000
+    parts = [{**events[0], "tid": t, "dur": 4503599627370.496} for t in range(1024)]  # 2**52 ns each
+    with pytest.raises(TraceFormatError, match="durations that add up to over 146 years"):
+        read_kineto(orjson.dumps({"traceEvents": parts}))
 
 
 @pytest.mark.parametrize("us", STRANGE)

@@ -23,6 +23,7 @@ from etplus.schemas.parquet.stored_tables import TABLES, files_of, read_exchange
 from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
 from etplus.trace.frames import arrow_numbers
 from made_trace import made_trace
+from made_traces import program, traced
 from same_traces import assert_same, assert_same_trace
 from support import linked
 
@@ -45,6 +46,11 @@ def test_a_pair_comes_back_as_its_file_gives_it(name: str, tmp_path: Path, monke
     for column, known_column in zip(found_uses[:-2], known_uses[:-2], strict=True):
         assert_same(column, known_column)
     assert all(found_uses.device(at) == known_uses.device(at) for at in range(len(known_uses.node)))
+
+
+def test_the_source_lines_of_operators_come_back(tmp_path: Path) -> None:
+    write_parquet(traced(program({4: ("mm", 5.0), 5: ("add", 5.0)})), tmp_path / "x.parquet")
+    assert [op.source and op.source.line for op in load(tmp_path / "x.parquet").ops] == [4, 5]
 
 
 def test_columns_have_units_and_other_readers_see_the_same_sums(tmp_path: Path) -> None:

@@ -79,6 +79,13 @@ def test_a_known_key_ends_a_string_at_the_top_alone() -> None:
     assert value == {**json.loads(SOUND), "name": 'f("x", "y": 1)'} and flaws == [("unescaped_quote", 20)]
 
 
+@pytest.mark.parametrize(("size", "sound"), [(2**14 - 2 * 200 - 1, True), (2**14 - 2 * 200, False)])
+def test_a_string_with_quotes_and_the_next_key_take_16_kib_at_most(size: int, sound: bool) -> None:
+    value = b'say "hi"'.ljust(size - 1, b".")
+    found = repaired(b'{"a": "%b", "b": 2%b}' % (value, b" " * 600))
+    assert found == (({"a": value.decode(), "b": 2}, [("unescaped_quote", 6)]) if sound else None)
+
+
 def test_a_repaired_object_without_required_fields_is_rejected() -> None:
     few = b'{"ph": "X", "name": "a", "ts": 1,, "pid": 1}'
     assert repair(few, 0, len(few), EVENT) is None and repaired(few) is not None

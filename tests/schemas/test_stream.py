@@ -171,3 +171,9 @@ def test_nodes_that_are_none_or_wait_twice_have_to_be_parsed() -> None:
     cut = [b"", b"\0\0", b"\x08", b"\x08\x80", b"\x2a\x05\x01", b"\x2a\x01\x80", b"\x0b\x0c", b"\x28\x01", b"\x5d\x01",
            b"\x59\x01"]  # fmt: skip
     assert [node_heads(messages([body])) for body in cut] == [None] * len(cut)
+
+
+def test_a_broken_node_longer_than_a_block_is_refused_at_its_offset(trace: Path) -> None:
+    trace.write_bytes(b"\x03\x0a\x01v" + b"\x80\x80\xc0\x02" + b"\xff" * (5 << 20))
+    with pytest.raises(TraceFormatError, match=r"byte 4: 5242880 bytes that are not a Chakra node"):
+        list(read_chakra(trace)[1])

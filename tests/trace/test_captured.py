@@ -7,6 +7,7 @@ from etplus.trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, 
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.kinds import CERTAIN, UNVERIFIED
 from made_trace import ALL_REDUCE, made_trace
+from made_traces import kernel, launch, op, traced
 
 GRAPH = CapturedGraph("capture.json", 0, 8, "FULL", 2)
 REPLAY = GraphReplay(3, 0, 2, ("kernel names",), "", 2, 1, 1)
@@ -67,6 +68,14 @@ def test_a_kernel_has_its_captured_operator_with_callers_and_modules() -> None:
     loose = trace.device_events[3].captured_by
     assert loose is not None and loose.index == 0 and loose.link == "unverified"
     assert trace.device_events[0].captured_by is None
+
+
+def test_a_captured_operator_has_the_shapes_of_its_record() -> None:
+    trace = traced([op("aten::relu", 0, 9), launch(1, 2), kernel("k", 1, 5, 20)])
+    mm = b'{"inputs": {"values": [7], "shapes": [[2, 3]], "types": ["Tensor(float)"]}}'
+    given = {"texts": [b"{}", b"{}", mm, b"{}"], "links": links((int(trace.gpu.source[0]), 2, CERTAIN, 0))}
+    found = trace.with_(captured=graphs(**given)).kernels[0].captured_by
+    assert repr(found) == "<captured operator aten::mm [[2, 3]], certain>"
 
 
 def test_what_is_communicated_above_and_names_of_links() -> None:

@@ -48,10 +48,11 @@ def test_gpu_events_have_their_call_runtime_call_and_reason() -> None:
 
 def test_calls_that_are_each_others_callers_have_none() -> None:
     builder = TraceBuilder("made.json")
-    builder.add(CPU, id=[5, 3, 8, 9], parent=[8, 5, 3, 3], name=["a", "b", "c", "d"], ts=[0] * 4, dur=[9] * 4)
+    builder.add(CPU, id=[5, 3, 8, 9, 10], parent=[8, 5, 3, 3, 5], name=[*"abcde"], ts=[0] * 5, dur=[9] * 5)
     trace = builder.build(NO_RECORDS, summary={})
     parent_of = dict(zip(trace.calls.source.tolist(), trace.calls.parent.tolist(), strict=True))
-    assert trace.calls.source[parent_of[3]] == 1 and [parent_of[row] for row in (0, 1, 2)] == [-1] * 3
+    assert trace.calls.source[[parent_of[3], parent_of[4]]].tolist() == [1, 0]
+    assert [parent_of[row] for row in (0, 1, 2)] == [-1] * 3
     assert trace.damage == (
         "made.json is broken: 3 calls form cycles of callers (ids 5, 3, 8); treated as calls without a caller",
     )

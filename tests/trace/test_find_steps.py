@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.analysis.summary import analyze
-from etplus.trace.find_steps import Repetition, find_repetition, first_kernels
+from etplus.trace.find_steps import Repetition, _even, find_repetition, first_kernels
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from hypothesis import given
@@ -65,6 +65,11 @@ def test_denoising_steps_are_inferred() -> None:
     assert [event.name for event in part_of(trace, steps="7").device_events] == DENOISE
     assert "inferred from the kernels" in repr(trace) and analyze(trace).iterations[0].latency_ns == length * 1000
     assert any("inferred" in note for note in analyze(trace).notes)
+
+
+@pytest.mark.parametrize(("late", "even"), [(0, True), (50, True), (51, False), (-100, False)])
+def test_marks_are_even_if_their_distances_differ_by_half_at_most(late: int, even: bool) -> None:
+    assert _even(np.cumsum([0, *[100] * 20, *[100 + late] * 5])) == even
 
 
 @pytest.mark.parametrize(

@@ -29,3 +29,9 @@ def test_the_card_of_a_rank_shows_three_lines_of_damage() -> None:
     assert page.startswith("<b>&lt;Trace made.json, rank 3 of 8: ") and page.count("<tr>") == 6
     assert "<tr><th>damage</th><td>&lt;2&gt;</td></tr></table>" in page
     assert repr(made_trace({"kineto": {"distributed_info": {"rank": 0}}})).startswith("<Trace made.json, rank 0 of ?: ")
+
+
+def test_a_key_of_a_trace_is_refused_with_what_to_write() -> None:
+    for key, remedy in (("ops", "`trace.ops`$"), ("_tables", "`trace.ops`, `"), ("x", "`trace.ops`, `"), (0, "`trace")):
+        with pytest.raises(TypeError, match=f"^Trace has no key {key!r}; use {remedy}"):
+            made_trace()[key]

@@ -108,3 +108,12 @@ def test_numbered_operators_in_backward_are_recomputed_only_next_to_operators_wi
     forward, engine = trace.ops[0], trace.ops[1]
     assert engine.forward == forward and engine.through == "sequence number" and engine.phase == "backward"
     assert forward.forward is None and forward.through == ""
+
+
+def test_a_detach_right_after_recomputed_work_is_recomputation() -> None:
+    root = {"Sequence number": 0, "Fwd thread id": 1}
+    events = [op("aten::mm", 0, 10, args={"Sequence number": 0}), op(f"{ENGINE}MmBackward0", 20, 90, args=root)]
+    events += [op("aten::mm", 30, 10, args={"Sequence number": 9}), op("aten::detach", 45, 5), op("detach", 46, 3)]
+    events += [op("aten::mul", 60, 5), op("aten::detach", 70, 5)]
+    found = [PHASES[code] for code in link(None, kineto_of(events)).origin.phase.tolist()]
+    assert found == ["forward", "backward", *["recomputation"] * 3, "backward", "backward"]

@@ -87,6 +87,7 @@ def test_the_steps_of_a_trace_are_a_sequence() -> None:
     assert steps[1].duration_ns == 1000 and [one.number for one in steps[0:2]] == [0, 1] and steps[2:] == ()
     with pytest.raises(IndexError):
         steps[2]
+    assert [event.name for event in steps[1].kernels] == ["ncclDevKernel_AllReduce", "loose"], "of its part"
     assert steps.of(np.array([-1, 0, 999, 1000, 1999, 2000])).tolist() == [-1, 0, 0, 1, 1, -1]
 
 

@@ -52,6 +52,8 @@ def test_events_without_a_known_launch_get_a_reason() -> None:
     ts, correlation, none = np.array([50, 50, 50, 5]), np.array([9, 2, 0, 9]), np.zeros(0, np.int64)
     found = unknown_launch_reasons(ts, correlation, np.array([10, 20]), np.array([5, -1]), 0)
     assert found.tolist() == [NO_LAUNCHER, LAUNCHED_BEFORE, NO_CORRELATION, LAUNCHED_BEFORE]
+    found = unknown_launch_reasons(ts[:3], np.array([1, 3, -1]), np.array([10, 20]), np.array([2, 3]), 0)
+    assert found.tolist() == [LAUNCHED_BEFORE, NO_LAUNCHER, NO_CORRELATION], "1 is a correlation"
     assert unknown_launch_reasons(ts, correlation, none, none, 0).tolist() == [NO_CPU_CALLS] * 4
     found = unknown_launch_reasons(ts, correlation, none, none, 1)
     assert found.tolist() == [NO_LAUNCHER, NO_LAUNCHER, NO_CORRELATION, NO_LAUNCHER] and found.dtype == np.int8

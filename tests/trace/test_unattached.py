@@ -24,8 +24,8 @@ def events(*rows: Row) -> UnattachedEvents:
 def test_events_are_counted_in_order_of_start() -> None:
     trace = made_trace(
         unattached=events(
-            ("gemm", "kernel", 10, 5, 5, 4), ("ncclKernel", "kernel", 1000, 300_000, 0, 1),
-            ("new", "kernel", 2509, 7, 77, 1), ("Memset", "gpu_memset", 2509, 1, -1, 1),
+            ("gemm", "kernel", 10, 5, 5, 4), ("ncclKernel", "kernel", 1000, 300_000, 77, 1),
+            ("new", "kernel", 2509, 7, 1, 1), ("Memset", "gpu_memset", 2509, 1, -1, 1),
         )
     )  # fmt: skip
     found = with_unattached(trace)
@@ -35,7 +35,7 @@ def test_events_are_counted_in_order_of_start() -> None:
         "gemm", "Memcpy DtoH", "gemm", "ncclKernel", "ncclDevKernel_AllReduce", "loose", "new", "Memset",
     ]  # fmt: skip
     assert [found.categories[code] for code in gpu.category.tolist()][-2:] == ["kernel", "gpu_memset"]
-    assert gpu.runtime.tolist() == [2, 1, 0, -1, 3, 4, -1, -1] and gpu.call.tolist() == [-1, 2, 3, -1, 7, -1, -1, -1]
+    assert gpu.runtime.tolist() == [2, 1, 0, -1, 3, 4, 0, -1] and gpu.call.tolist() == [-1, 2, 3, -1, 7, -1, -1, -1]
     assert gpu.source.tolist() == [-1, 11, 10, -1, 12, 13, -1, -1] and gpu.reason.tolist() == [4, 0, 0, 1, 0, 2, 1, 1]
     assert gpu.comm[3] == Comm() and sorted(gpu.comm) == [3, 4, 5] and gpu.bytes.tolist() == [-1, 1100] + [-1] * 6
     assert gpu.stream.tolist() == [3, 8, 7, 3, 9, 7, 3, 3] and gpu.device.tolist() == [0, 0, 0, 0, 1, 0, 0, 0]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from etplus.analysis.findings import Case, Finding, memory_use, precision, products
 from etplus.analysis.findings.eager_attention import _REACH, attention_groups
@@ -256,6 +257,21 @@ def test_memory_that_was_taken_before_the_trace_is_no_finding_of_it() -> None:
         device.memory(int(whole * 0.93) + 4096 * number, int(whole * 0.95), 4096, 4096 * (number + 1))
         device.linear(4096, 4096, 4096)
     assert "memory-nearly-full" not in _all_of(device)
+
+
+def test_the_allocator_disturbs_between_the_first_kernel_and_the_last() -> None:
+    device = MadeDevice()  # kernels from 1011 to 1031 µs and from 1032 to 1042 µs
+    device.op("aten::mm", [], ("k", 20.0), ("k", 10.0))
+    found = memory_use._while_working(device.trace(), np.array([1_011_000, 1_011_001, 1_041_999, 1_042_000]))
+    assert found.tolist() == [False, True, True, False]
+
+
+def test_products_gain_what_usual_sizes_reach_above_the_launch() -> None:
+    short, long = (ProductGroup((0,), "", None, "float32", ns, 3850, None) for ns in (9_999, 20_000))
+    items: Any = SimpleNamespace(rows=list)  # At 55% of its bound each takes 7 µs, and 3 µs to launch.
+    changes, least, most = products._change(items, [short, long])
+    assert [change.what_if for change in changes] == ["kernel*0.500000"]
+    assert (least, most) == pytest.approx((6000 / 10_000, 12_187.5 / 10_000))
 
 
 def test_recomputation_is_no_finding_where_memory_is_nearly_full() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from etplus.analysis.findings import Case
 from etplus.analysis.findings.host import _advice, host_gaps
+from etplus.analysis.findings.host_work import _feeding
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import HOST
 from etplus.timeline.untraced import recording_costs, without_recording
@@ -210,3 +211,12 @@ def test_advice_on_a_synchronization_depends_on_its_operator() -> None:
     names = ("item", "equal", "nonzero", "unique2", "masked_select", "index", "to", "copy_", "add")
     found = [_advice(f"aten::{name}").split()[0] for name in names]
     assert found == ["read"] * 2 + ["avoid"] * 4 + ["copy"] * 2 + ["remove"]
+
+
+@pytest.mark.parametrize(("views", "pause", "found"), [(8, 99, 1), (8, 100, 0), (7, 99, 0)])
+def test_unbinding_feeds_reads_that_begin_sooner_than_it_took(views: int, pause: int, found: int) -> None:
+    trace = Timeline()
+    selects = [("select", 10 * number + 1, 5) for number in range(views)]
+    for name, ts, dur in (("unbind", 0, 100), ("item", 100 + pause, 5), *selects):
+        trace.op(f"aten::{name}", ts, dur)
+    assert len(_feeding(trace.document(), np.array([views + 1]))) == found

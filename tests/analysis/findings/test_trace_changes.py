@@ -3,13 +3,16 @@
 import json
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from etplus.analysis.findings import Finding
+from etplus.analysis.findings.trace_changes import _settings_of
 from etplus.linker import link
 from kept_findings import diff
 from made_jobs import RECORDED, Job, Play, Rank
+from made_trace import made_trace
 
 NAMES = ("aten::mm", "aten::relu", "aten::add", "aten::mul", "aten::softmax")
 STEPS = 4
@@ -111,6 +114,13 @@ def test_devices_and_settings_that_differ_come_first() -> None:
     found = diff(on("NVIDIA A100", "2.18", plain), on("NVIDIA H100", "2.20", slow_clock)).findings
     assert [finding.id for finding in found] == ["other-device", "other-software", "slower-clock"]
     assert "2.18 in A, 2.20 in B" in found[1].title
+
+
+def test_settings_are_those_that_the_trace_records() -> None:
+    info = {"backend": "gloo", "nccl_version": "2.20", "rank": 0, "world_size": 8}
+    for recorded, settings in ((info, ["2.20", "gloo", "8"]), ({}, ["not recorded", "none", "1"])):
+        analysis: Any = SimpleNamespace(trace=made_trace({"kineto": {"distributed_info": recorded}}))
+        assert [*_settings_of(analysis).values()] == [*settings, "no", "no", "no"]
 
 
 def test_an_operator_of_the_host_that_takes_longer_is_named() -> None:

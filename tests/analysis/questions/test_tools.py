@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus.analysis.questions.served_traces import ServedTraces
-from etplus.analysis.questions.tools import MOST_CHARACTERS, TOOLS, answer, call, require_mcp, server_for
+from etplus.analysis.questions.tools import MOST_CHARACTERS, TOOLS, answer, call, recorded_text, require_mcp, server_for
 from etplus.analysis.summary import TABLES, table_of
 from etplus.linker import link
 from etplus.trace.errors import UsageError
@@ -176,3 +176,7 @@ def test_no_traces_and_no_sdk_are_errors(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
     with pytest.raises(UsageError, match=r"etplus\[mcp\]"):
         require_mcp()
+
+
+def test_a_text_that_is_cut_before_it_is_cleaned_says_so() -> None:
+    assert [recorded_text("a" + " " * count + "b", 7) for count in (54, 55)] == ["a b", "a…"], "8 times the width"
