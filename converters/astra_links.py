@@ -53,7 +53,7 @@ class AstraLinks:
             on_ring = span.algorithm == "halving-doubling" and (
                 kind == Type.ALL_TO_ALL or span.ranks & (span.ranks - 1)
             )
-            algorithms.append("ring" if span.algorithm == "tree" or on_ring or span.hops else span.algorithm)
+            algorithms.append("ring" if span.algorithm == "tree" or on_ring else span.algorithm)
         return algorithms
 
     def transfer_ns(self, kind: int, size: int, ranks: Sequence[int]) -> float:
@@ -61,10 +61,8 @@ class AstraLinks:
             bandwidth, latency = self._link(*ranks)
             return size / bandwidth + latency
         if len(ranks) == self.ranks:
-            spans = [
-                _as_run(span._replace(algorithm=algorithm), own=span.algorithm)
-                for span, algorithm in zip(self.dimensions, self.algorithms(kind), strict=True)
-            ]
+            algorithms = zip(self.dimensions, self.algorithms(kind), strict=True)
+            spans = [span._replace(algorithm=algorithm) for span, algorithm in algorithms]
             return collective_ns(kind, size, spans)
         count = len(ranks)
         whole = size * count if kind in SHARDS else size
@@ -89,15 +87,6 @@ class AstraLinks:
             unit *= span.ranks
         last = self.dimensions[-1]
         return last.bandwidth, last.latency_ns
-
-
-def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
-    """Return `span` with the bandwidth that its algorithm gets on the topology that was written for algorithm `own`."""
-    if own == "direct" and span.algorithm != "direct":
-        return span._replace(bandwidth=span.bandwidth / (span.ranks - 1))
-    if own != "direct" and span.algorithm == "direct":  # A rank sends to all other ranks at once at full bandwidth.
-        return span._replace(bandwidth=span.bandwidth * (span.ranks - 1))
-    return span
 
 
 def astra_links(network: Network, ranks: int) -> AstraLinks:
