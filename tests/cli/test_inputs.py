@@ -186,6 +186,13 @@ def test_a_pair_that_is_read_tells_how_much_is_linked(folder: Path, capsys: pyte
     assert "linked " not in capsys.readouterr().err, "pairs of a folder are told of where little is linked"
 
 
+@pytest.mark.parametrize(("several", "verdict"), [(False, "proved"), (True, "unknown")])
+def test_process_and_time_prove_no_pair_of_a_folder_of_several_ranks(several: bool, verdict: str) -> None:
+    et, kineto = map(str, fixture_pair("pairs/one_of_n"))
+    identity = read_input(InputPair(et, kineto, one_of_several=several)).report.identity
+    assert identity is not None and (identity.verdict, identity.several_ranks) == (verdict, several)
+
+
 @pytest.mark.parametrize(("count", "reads"), [(16, 16), (17, 5)])
 def test_traces_of_large_jobs_are_read_at_each_access(
     count: int, reads: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

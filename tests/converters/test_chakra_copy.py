@@ -20,6 +20,7 @@ from chakra_sets import (
 from etplus import convert
 from etplus.converters.preflight import check
 from etplus.schemas.chakra import et_def_pb2 as pb
+from etplus.schemas.chakra.attributes import values_of
 from etplus.schemas.chakra.stream import read_chakra
 from support import SHARED, refused
 
@@ -73,6 +74,16 @@ def test_what_astra_sim_cannot_run_is_changed_and_counted(tmp_path: Path) -> Non
     done = nodes_of(tmp_path / "out")
     assert [list(node.data_deps) for node in done] == [[], [0], [2], [3], [4], [5]] and done[-1] == broadcast
     assert run_astra(tmp_path / "out", 2).complete
+
+
+def test_a_communication_whose_group_gets_a_number_keeps_its_other_attributes(tmp_path: Path) -> None:
+    """Ranks 0 and 1 of 4 name their group "tp"; ASTRA-sim needs a number, and the first one is 1."""
+    node = collective(0, "all_reduce", MB, micros=5, pg_name="tp", num_ops=7)
+    ranks = [[node], [node], [compute(0, 9)], [compute(0, 9)]]
+    convert(files(write_set(tmp_path, ranks)), tmp_path / "out", to="astra-sim")
+    (done,) = nodes_of(tmp_path / "out")
+    expected = {"is_cpu_op": False, "comm_type": pb.ALL_REDUCE, "comm_size": MB, "num_ops": 7, "pg_name": "1"}
+    assert (values_of(done.attr), done.duration_micros) == (expected, 5)
 
 
 def test_a_set_without_rank_0_is_refused(tmp_path: Path) -> None:

@@ -139,6 +139,14 @@ def a_pairing(count: int, **more: Any) -> Pairing:
     return Pairing(tuple(RankFiles(rank, f"e{rank}", f"k{rank}") for rank in range(count)), **more)
 
 
+def test_a_rank_of_a_folder_of_several_is_linked_as_one_of_several_even_if_it_is_chosen_alone(tmp_path: Path) -> None:
+    def options(pairing: Pairing) -> list[dict[str, Any]]:
+        return [task.options for task in batch._tasks(pairing, task_of(tmp_path, tmp_path))]
+
+    assert options(a_pairing(2).of([1])) == [{"one_of_several": True, "rank": 1}]
+    assert options(a_pairing(1).of([0])) == [{"rank": 0}]
+
+
 def test_the_report_lists_ranks_clocks_and_groups() -> None:
     states = {rank: a_state(rank, [100 + 3 * rank, 200 + 3 * rank], iterations=("a",)) for rank in (1, 0)}
     report = batch._report(a_pairing(3, missing=(3, 4), notes=("n",)), states, {2: "no"})

@@ -77,6 +77,13 @@ def test_missing_correlations_and_devices_are_taken_from_flows_and_threads() -> 
     assert (found.device.tolist(), found.stream.tolist()) == ([-1, -1, 1], [-1, -1, 0])
 
 
+@pytest.mark.parametrize("given", [{}, {"device": 3}, {"stream": 4}, {"device": 3, "stream": 4}])
+def test_only_a_missing_device_or_stream_is_taken_from_process_and_thread(given: dict[str, int]) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 1, "tid": 7, "args": given}
+    found = read_kineto(orjson.dumps(kineto_document([kernel]))).events
+    assert (found.device.tolist(), found.stream.tolist()) == ([given.get("device", 1)], [given.get("stream", 7)])
+
+
 def test_work_of_a_graph_is_on_the_stream_where_it_ran() -> None:
     args = {"device": 0, "stream": 1000, "original_stream": 23, "correlation": 5}
     event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 1000, "args": args}

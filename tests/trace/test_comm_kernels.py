@@ -7,6 +7,8 @@ from etplus.trace.conventions import MAX_NAME
 COMMUNICATE = """
     void deep_ep::internode::dispatch<false, 8>(int4*) | void deep_ep::intranode::combine<__nv_bfloat16>(void*)
     void deep_ep::internode::notify_dispatch<false, 8>(int const*) | _ZN7deep_ep9internode8dispatchILb0ELi8EEEvP4int4
+    void hybrid_ep::dispatch_kernel<4>(int) | void hybrid_ep::combine_kernel<4>(int) | hybrid_ep::device_sync_kernel
+    void pplx::a2a_kernel<4>(int) | a2a_combine_send_kernel | moeCommKernel | rocshmem_put_kernel
     hcom_allGather__12_0_1 | HCCL@hcom_send__1 | HcclAllreduce | oneccl_allgather | ncclKernelAllToAllvDynamic
     ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16 | void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)
     void mscclpp::executionKernel<int>(int) | mscclKernel_Sum_half_LL | void nvshmemi_transfer_rma<1>(int)
