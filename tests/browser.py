@@ -1,6 +1,5 @@
 """A headless Chromium driven over the DevTools pipe: open a page, ask it, look at it, hear what it says and fetches."""
 
-import base64
 import contextlib
 import itertools
 import json
@@ -68,11 +67,6 @@ class Page:
                     return
             time.sleep(0.05)
         raise AssertionError(f"waited in vain for {condition}; errors: {self.errors}")
-
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """What the window shows, or the whole page, as PNG."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
 
     def call(self, method: str, **params: Any) -> Any:
         """A DevTools command."""

@@ -3,8 +3,8 @@ Look at `git diff` and at the output of the tests first.
 
 `tests/golden/NAME.etplus.json.gz` is the ET+ of a fixture pair, with the version masked. Each folder in `LINES` holds
 files with one line per value, such as `reading` and `schemas` (files), `linking`, `converting`, `analysis`, `work`
-(operators by shape), `report`, `timeline`, and for planning `measure` (recorded calls), `rules` (made shapes),
-`reshape` (related shapes), `layouts` (models in many layouts) and `reshard` (plans and each rank's program).
+(operators by shape), `report`, `timeline`, and for planning `rules` (made shapes), `reshape` (related
+shapes), `layouts` (models in many layouts) and `reshard` (plans and each rank's program).
 `findings/made` is of tests that call `kept_findings`.
 """
 
@@ -34,9 +34,8 @@ import kept_findings
 import msgspec
 import numpy as np
 from etplus.linker import link
-from etplus.planning.measure.recorded_calls import recorded_calls
 from etplus.planning.reshape.reshape import SizeEvidence, reshaped
-from etplus.planning.reshape.shape_change import batch_change, parse_changes
+from etplus.planning.reshape.shape_change import parse_changes
 from etplus.planning.reshape.shapes.followed_calls import Shapes, shapes_of
 from etplus.planning.reshard.explain import explain
 from etplus.planning.reshard.items import CommOp, CommWait, Item, RecordedOp
@@ -63,24 +62,6 @@ def made_now(name: str) -> bytes:
     masked, count = re.subn(rb'"tool_version": ?"[^"]*"', b'"tool_version": "*"', text)
     assert count == 1
     return masked
-
-
-_MEASURE = {"conv": "batches/conv_w8_d2__b8_t1", "dlrm": "batches/dlrm_w16_d3__b4_t1"}
-
-
-def _measure_lines(name: str) -> list[str]:
-    """Calls, at twelve samples too."""
-    trace = etplus.load(FIXTURES / f"{_MEASURE[name]}.json.gz")
-    lines, seen = list[str](), set[str]()
-    for some in (trace, reshaped(trace, batch_change(12)).trace):
-        for index, call in recorded_calls(some):
-            if isinstance(call, str):
-                lines.append(f"{index} {call}")
-            elif call.key not in seen:
-                seen.add(call.key)
-                results = [one.shape for one in call.results]
-                lines.append(f"{index} {call.key} {call.needed_bytes} {json.dumps(call.call)} {results}")
-    return lines
 
 
 _RESHAPE = {
@@ -220,7 +201,6 @@ def _trace_lines(trace: Trace) -> Iterator[str]:
 LINES: dict[str, tuple[Sequence[str], Callable[[str], Iterable[str]]]] = {
     "rules": (("rules",), golden_rules.rule_lines),
     "layouts": (golden_layouts.CASES, golden_layouts.layout_lines),
-    "measure": (tuple(_MEASURE), _measure_lines),
     "reshape": (tuple(_RESHAPE), _reshape_lines),
     "reshard": (tuple(_RESHARD), _reshard_lines),
     "analysis": (golden_analysis.CASES, golden_analysis.analysis_lines),
