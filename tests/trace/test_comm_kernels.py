@@ -62,7 +62,7 @@ def test_an_operator_is_evidence_of_its_own_kernel_alone(operator: str, kernel: 
      ("ncclDevKernel_Reduce_Sum", True, "reduce"), ("hccl::alltoall", True, "all_to_all"),
      ("x ncclDevKernel_AllToAll", True, "all_to_all"), ("void vllm::cross_device_reduce_1stage", True, "allreduce"),
      ("my_all_reduce_kernel", True, "allreduce"), ("triton_poi_fused_all_reduce_0", False, "allreduce"),
-     ("a rccl", False, None), ("gemm", False, None), ("", False, None)],
+     ("a rccl", False, None), ("gemm", False, None), ("", False, None), ("f<a<b> >::all_reduce(x)", True, "allreduce")],
 )  # fmt: skip
 def test_the_name_of_a_kernel_tells_its_collective(name: str, communicates: bool, collective: str | None) -> None:
     assert is_comm_kernel(name) == communicates and collective_of(name) == collective

@@ -46,6 +46,7 @@ def test_unions_and_intersections_are_those_of_the_moments(
     assert first.between(np.array([3]), np.array([9])).tolist() == [len(moments(one) & set(range(3, 9)))]
     both = moments(one) & moments(other)
     assert pairs(intersection(first, second)) == runs(both)
+    assert pairs(united([(2, 3), (0, 2), (4, 5)])) == [(0, 3), (4, 5)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(0, 9)), max_size=8))
