@@ -6,7 +6,6 @@ import pytest
 from etplus.analysis.operator_outputs import (
     _LAST_INPUT,
     REDUCTIONS,
-    GradientPlaces,
     as_tensors,
     broadcast,
     functional,
@@ -87,5 +86,3 @@ def test_reductions_give_the_shape_and_type_of_their_result() -> None:
     assert reduced("sum", [(2,), (3,)], None) is None, "several tensors"
     moved = [REDUCTIONS["mean"].moved(signature((8,), None, dtypes={0: of}, outputs=[()])) for of in (FLOATS, "odd")]
     assert moved == [36, None]
-    wanted = GradientPlaces(input=1, weight=2, mask=0, count=2).outputs(signature([False, True], (2, 3), (3,)))
-    assert wanted == [Tensor((3,), FLOATS)], "the mask comes first"

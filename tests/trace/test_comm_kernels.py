@@ -23,7 +23,7 @@ COMPUTE = """
     void (anonymous namespace)::softmax_warp_forward<float, 10, false>(float*) | wall_gather | gemm_all_reduce_kernel
     void cutlass::device_kernel<cutlass::gemm::dispatch_all_reduce<4> >(ncclDevKernelArgs) | cub::DispatchReduceByKey
     void at::native::elementwise_kernel<128, all_reduce_functor>(int, ncclDevKernelArgs) | elementwise_all_reduce_norm
-    triton_red_fused_all_gather_into_tensor_native_layer_norm_3 | triton_poi_fused_one_shot_all_reduce_0
+    triton_red_fused_all_gather_into_tensor_native_layer_norm_3 | triton_poi_fused_one_shot_all_reduce_0 | _<all_reduce>
     void deep_ep::layout::get_dispatch_layout<256, 32, 8>(int) | moe_align_block_size_kernel | fused_moe_combine
     void at::native::(anonymous namespace)::chunk_cat_cuda_kernel<int>(int) | scatter_reduce_kernel | cclabel_kernel
 """

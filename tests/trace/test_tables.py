@@ -24,7 +24,7 @@ def test_taken_rows_keep_their_order_and_communication() -> None:
     trace = made_trace()
     calls = trace.calls.take(np.array([3, 0]))
     assert calls.ts.tolist() == [30, 0] and calls.dur.tolist() == [200, 1000]
-    assert calls.source.tolist() == [4, 1] and len(calls) == 2
+    assert calls.source.tolist() == [4, 1] and len(calls) == 2 and trace.runtime.dur.tolist() == [20, 10, 100, 10, 10]
     for rows in (np.array([3, 2, 0]), np.array([True, False, True, True])):
         gpu = trace.gpu.take(rows)
         places = np.arange(4)[rows].tolist()

@@ -41,6 +41,7 @@ def test_events_are_counted_in_order_of_start() -> None:
     assert gpu.comm[3] == Comm() and sorted(gpu.comm) == [3, 4, 5] and gpu.bytes.tolist() == [-1, 1100] + [-1] * 5 + [2]
     assert gpu.stream.tolist() == [3, 8, 7, 3, 9, 7, 3, 3] and gpu.device.tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
     assert found.runtime.launches.tolist() == [True] * 5 and trace.runtime.launches.tolist()[2] is False
+    assert with_unattached(trace.with_(edges=trace.edges[1:])).runtime.launches[0], "of the event `new` alone"
     assert found.notes == (
         "3 GPU events (0.300 ms) not attached to an operator, but counted: no launcher in the trace",
         "1 GPU event (0.000 ms) not attached to an operator, but counted: parent not in the ET",

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from etplus.analysis.findings import Case
 from etplus.analysis.findings.host import _advice, host_gaps
-from etplus.analysis.findings.host_work import HostLoop, _feeding
+from etplus.analysis.findings.host_work import _feeding
 from etplus.timeline.graph_replay import replay
 from etplus.timeline.replay_graph import HOST
 from etplus.timeline.untraced import recording_costs, without_recording
 from etplus.trace.trace import Trace
 from kept_findings import findings_of, ids, only
-from made_traces import Timeline, frame, kernel, op, traced
+from made_traces import Timeline
 from support import linked
 
 
@@ -220,11 +220,3 @@ def test_unbinding_feeds_reads_that_begin_sooner_than_it_took(views: int, pause:
     for name, ts, dur in (("unbind", 0, 100), ("item", 100 + pause, 5), *selects):
         trace.op(f"aten::{name}", ts, dur)
     assert len(_feeding(trace.document(), np.array([views + 1]))) == found
-
-
-def test_eight_reads_of_one_line_are_a_loop_unless_a_device_works() -> None:
-    for reads, device, found in ((8, [], 1), (7, [], 0), (8, [kernel("k", 1, 20, 5)], 0)):
-        events = [frame("train.py(3): step", 0, 1000), *device]
-        for at in range(0, 100 * reads, 100):
-            events += [frame("<built-in method item>", at + 1, 90, "train.py:7"), op("aten::item", at + 5, 50)]
-        assert len([*HostLoop().find(Case([traced(events)]))]) == found
