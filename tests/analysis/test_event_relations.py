@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import numpy as np
 from etplus.analysis.event_relations import RELATIONS, backward_of, event_of_rows, relations_of
+from made_trace import made_trace
 from made_traces import kernel, launch, op, traced
 
 
@@ -27,6 +29,8 @@ def test_relations_join_callers_launches_and_operators() -> None:
         ("launch", "cudaLaunchKernel", "k"),
     }  # fmt: skip
     assert not any(kind == "forward" for kind, _, _ in found)
+    apart = made_trace().with_(edges=np.array([[5, 11, 2], [5, 0, 2]]))  # of nodes without events, to the first event
+    assert [column.tolist()[:2] for column in relations_of(apart)] == [[-1, 4], [0, 5], [2, RELATIONS.index("caller")]]
 
 
 def pairs(*events: dict[str, Any]) -> list[tuple[str, str]]:
@@ -56,9 +60,5 @@ def test_sequence_numbers_of_several_threads_join_no_backward() -> None:
 
 
 def test_backward_operators_within_another_one_of_the_same_are_left_out() -> None:
-    events = [
-        numbered("mul", 0, 10, 5),
-        numbered("OuterBackward", 100, 30, 5, 9),
-        numbered("InnerBackward", 105, 9, 5, 9),
-    ]
-    assert pairs(*events) == [("mul", "OuterBackward")]
+    events = [numbered("mul", 0, 10, 5), numbered("OuterBackward", 100, 30, 5, 9)]
+    assert pairs(*events, numbered("InnerBackward", 105, 9, 5, 9)) == [("mul", "OuterBackward")]

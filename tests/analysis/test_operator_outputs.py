@@ -39,10 +39,7 @@ def test_tensors_behind_the_last_input_are_what_is_written(last: int, name: str)
 
 
 def test_calls_without_tensors_to_write_into_stay_as_they_are() -> None:
-    for name, given in (
-        ("aten::mm", signature((2, 3), (3, 4))),
-        ("aten::unheard_of", signature((2,), (3,), (4,), (5,))),
-    ):
+    for name, given in (("mm", signature((2, 3), (3, 4))), ("unheard_of", signature((2,), (3,), (4,), (5,)))):
         assert functional(name, given) is given
 
 
@@ -72,23 +69,20 @@ def test_reductions_give_the_shape_and_type_of_their_result() -> None:
     assert reduced("sum", (2, 3), [], True, None) == [((1, 1), FLOATS)]
     assert reduced("sum", (2, 3), None, dtype="bool") == [((), "int64")] == reduced("sum", (4,), None, dtype="uint8")
     assert reduced("sum", (2, 3), [0], None, None) is None, "keepdim is not recorded"
-    assert reduced("mean", (2, 3), [0], False, None) == [((3,), FLOATS)] and reduced("mean", (5,), None) == [
-        ((), FLOATS)
-    ]
-    assert reduced("amax", (2, 3), [1], True) == [((2, 1), FLOATS)] and reduced("amax", (2, 3), [], False) == [
-        ((), FLOATS)
-    ]
+    assert reduced("mean", (2, 3), [0], False, None) == [((3,), FLOATS)]
+    assert reduced("mean", (5,), None) == reduced("amax", (2, 3), [], False) == [((), FLOATS)]
+    assert reduced("amax", (2, 3), [1], True) == [((2, 1), FLOATS)]
     assert reduced("max", (2, 3)) == [((), FLOATS)] and reduced("max", (2, 3), (3,)) == [((2, 3), FLOATS)]
     assert reduced("max", (2, 3), 1, False) == [((2,), FLOATS), ((2,), "int64")]
     assert reduced("max", (2, 3), (4,)) is None
-    assert reduced("argmax", (2, 3), 0, False) == [((3,), "int64")] and reduced("argmin", (2, 3), None, False) == [
-        ((), "int64")
-    ]
+    assert reduced("argmax", (2, 3), 0, False) == [((3,), "int64")]
+    assert reduced("argmin", (2, 3), None, False) == [((), "int64")]
     assert reduced("all", (2, 3)) == [((), "bool")] and reduced("any", (2, 3), 0, True) == [((1, 3), "bool")]
     assert reduced("logsumexp", (2, 3), [1], False) == [((2,), FLOATS)]
     assert reduced("linalg_vector_norm", (2, 3), 2, [0], False, None) == [((3,), FLOATS)]
     assert reduced("linalg_vector_norm", (2, 3), 2, [0], True, 15) == [((1, 3), "bfloat16")]
-    assert reduced("count_nonzero", (2, 3), [1], False) == [((2,), "int64")] and reduced(
-        "sum", (), [0], False, None
-    ) == [((), FLOATS)]
+    assert reduced("count_nonzero", (2, 3), [1], False) == [((2,), "int64")]
+    assert reduced("sum", (), [0], False, None) == [((), FLOATS)]
     assert reduced("sum", [(2,), (3,)], None) is None, "several tensors"
+    moved = [REDUCTIONS["mean"].moved(signature((8,), None, dtypes={0: of}, outputs=[()])) for of in (FLOATS, "odd")]
+    assert moved == [36, None]

@@ -10,6 +10,7 @@ from etplus.trace.selection import part_of
 from etplus.trace.steps import chosen_steps
 from hypothesis import given
 from hypothesis import strategies as st
+from made_traces import annotation, gpu, launch, traced
 from served import Batch, serve
 from support import examples
 
@@ -79,11 +80,11 @@ def test_what_an_annotation_does_not_say_is_not_known() -> None:
     made = serve([DECODE, MIXED], form="sglang")
     made.events[0]["name"] = "execute_speculative_5_of_8"
     unknown, mixed = analyze(made.trace()).serving_steps
-    assert (unknown.phase, unknown.tokens, unknown.tokens_per_second, unknown.ns_per_output_token) == (
-        "unknown", None, None, None,
-    )  # fmt: skip
+    assert unknown.phase == "unknown" and unknown.tokens is None
+    assert unknown.tokens_per_second is unknown.ns_per_output_token is None
     assert (mixed.phase, mixed.tokens, mixed.decode_tokens, mixed.ns_per_output_token) == ("mixed", 34, None, None)
-    assert analyze(made.trace()).serving_phases[-1].tokens is None
+    last = analyze(made.trace()).serving_phases[-1]
+    assert (last.phase, last.tokens) == ("all", None)
 
 
 def test_a_part_by_phase_has_the_steps_of_that_phase() -> None:
@@ -122,3 +123,10 @@ def test_phases_of_two_traces_are_compared_side_by_side() -> None:
     assert decode.a is not None and decode.b is not None and (decode.a.steps, decode.b.steps) == (4, 2)
     assert decode.ratio == decode.b.mean_latency_ns / decode.a.mean_latency_ns and mixed.b is None is mixed.ratio
     assert json_of_difference(found)["phases"][2]["b"] is None
+
+
+def test_a_copy_of_one_byte_counts_in_its_step() -> None:
+    copy = gpu("Memcpy HtoD (Pageable -> Device)", 9, 2, 1, cat="gpu_memcpy", bytes=1)
+    trace = traced([annotation(DECODE.name("vllm"), 0, 8), launch(1, 2, name="cudaMemcpyAsync"), copy])
+    (row,) = analyze(trace).serving_steps
+    assert (row.bytes, row.known_ns, row.events_ns, row.flops, row.idle_ns) == (1, 2000, 2000, 0, 9000)

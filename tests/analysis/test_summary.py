@@ -41,3 +41,6 @@ def test_missing_gpu_events_and_shapes_have_notes() -> None:
     assert not any("no GPU events" in note or "shapes" in note for note in analyze(traced(EVENTS)).notes)
     bare = [op("aten::b", 0, 30), launch(1, 5), kernel("k", 1, 95, 5)]
     assert any("shapes" in note for note in analyze(traced(bare)).notes)
+    counts = {"events": 2, "time_ns": 0, "paired": 2, "paired_time_ns": 0, "same_module": 2, "unpaired": {}}
+    told = traced(bare).with_(summary={"link": {"gpu": {"repetition": counts}}})
+    assert any(note.startswith("2 of 2 GPU events that were launched before") for note in analyze(told).notes)

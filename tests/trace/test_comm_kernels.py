@@ -25,7 +25,7 @@ COMPUTE = """
     void (anonymous namespace)::softmax_warp_forward<float, 10, false>(float*) | wall_gather | gemm_all_reduce_kernel
     void cutlass::device_kernel<cutlass::gemm::dispatch_all_reduce<4> >(ncclDevKernelArgs) | cub::DispatchReduceByKey
     void at::native::elementwise_kernel<128, all_reduce_functor>(int, ncclDevKernelArgs) | elementwise_all_reduce_norm
-    triton_red_fused_all_gather_into_tensor_native_layer_norm_3 | triton_poi_fused_one_shot_all_reduce_0
+    triton_red_fused_all_gather_into_tensor_native_layer_norm_3 | triton_poi_fused_one_shot_all_reduce_0 | _<all_reduce>
     void deep_ep::layout::get_dispatch_layout<256, 32, 8>(int) | moe_align_block_size_kernel | fused_moe_combine
     void at::native::(anonymous namespace)::chunk_cat_cuda_kernel<int>(int) | scatter_reduce_kernel | cclabel_kernel
 """
@@ -64,7 +64,7 @@ def test_an_operator_is_evidence_of_its_own_kernel_alone(operator: str, kernel: 
      ("ncclDevKernel_Reduce_Sum", True, "reduce"), ("hccl::alltoall", True, "all_to_all"),
      ("x ncclDevKernel_AllToAll", True, "all_to_all"), ("void vllm::cross_device_reduce_1stage", True, "allreduce"),
      ("my_all_reduce_kernel", True, "allreduce"), ("triton_poi_fused_all_reduce_0", False, "allreduce"),
-     ("a rccl", False, None), ("gemm", False, None), ("", False, None)],
+     ("a rccl", False, None), ("gemm", False, None), ("", False, None), ("f<a<b> >::all_reduce(x)", True, "allreduce")],
 )  # fmt: skip
 def test_the_name_of_a_kernel_tells_its_collective(name: str, communicates: bool, collective: str | None) -> None:
     assert is_comm_kernel(name) == communicates and collective_of(name) == collective

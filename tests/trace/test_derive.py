@@ -39,6 +39,7 @@ def test_gpu_events_have_their_call_runtime_call_and_reason() -> None:
     assert gpu.ts.tolist() == [250, 300, 1300, 2500] and gpu.end.tolist() == [280, 400, 1700, 2510]
     assert gpu.call.tolist() == [2, 3, 7, -1] and gpu.runtime.tolist() == [1, 0, 3, 4]
     assert gpu.reason.tolist() == [0, 0, 0, 2] and gpu.source.tolist() == [11, 10, 12, 13]
+    assert trace.with_(edges=trace.edges[:3]).gpu.reason.tolist() == [0, 0, 0, 1], "no launcher"
     assert gpu.bytes.tolist() == [1100, -1, -1, -1], "of copies"
     assert gpu.comm == {2: ALL_REDUCE, 3: Comm(bytes=8)}
     assert gpu.device.tolist() == [0, 0, 1, 0] and gpu.stream.tolist() == [8, 7, 9, 7]

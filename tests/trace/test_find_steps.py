@@ -65,6 +65,7 @@ def test_denoising_steps_are_inferred() -> None:
     assert [event.name for event in part_of(trace, steps="7").device_events] == DENOISE
     assert "inferred from the kernels" in repr(trace) and analyze(trace).iterations[0].latency_ns == length * 1000
     assert any("inferred" in note for note in analyze(trace).notes)
+    assert pipeline(*[DENOISE] * 4).steps.start.tolist() == [100_000 + 150_000 * k for k in range(4)], "from call 0 on"
 
 
 @pytest.mark.parametrize(("late", "even"), [(0, True), (50, True), (51, False), (-100, False)])

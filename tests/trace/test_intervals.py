@@ -38,14 +38,13 @@ def pairs(found: Intervals) -> Pairs:
 
 
 @given(SPANS, SPANS)
-def test_unions_and_intersections_are_those_of_the_moments(
-    one: list[tuple[int, int]], other: list[tuple[int, int]]
-) -> None:
+def test_unions_and_intersections_are_those_of_the_moments(one: Pairs, other: Pairs) -> None:
     first, second = united(one), united(other)
     assert pairs(first) == runs(moments(one)) and first.length == len(moments(one))
     assert first.between(np.array([3]), np.array([9])).tolist() == [len(moments(one) & set(range(3, 9)))]
     both = moments(one) & moments(other)
     assert pairs(intersection(first, second)) == runs(both)
+    assert pairs(united([(2, 3), (0, 2), (4, 5)])) == [(0, 3), (4, 5)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(0, 9)), max_size=8))

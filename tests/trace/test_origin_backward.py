@@ -11,7 +11,9 @@ import numpy as np
 import orjson
 import pytest
 from etplus import Trace, link
-from etplus.trace.origin import PHASES, THROUGH
+from etplus.trace.build import NO_RECORDS, TraceBuilder
+from etplus.trace.kinds import CPU
+from etplus.trace.origin import PHASES, THROUGH, _with_lost_callers
 from etplus.trace.tables import OP
 from made_traces import Timeline, frame, kineto_of, op
 from support import FIXTURES, ns, read_json
@@ -114,6 +116,18 @@ def test_a_detach_right_after_recomputed_work_is_recomputation() -> None:
     root = {"Sequence number": 0, "Fwd thread id": 1}
     events = [op("aten::mm", 0, 10, args={"Sequence number": 0}), op(f"{ENGINE}MmBackward0", 20, 90, args=root)]
     events += [op("aten::mm", 30, 10, args={"Sequence number": 9}), op("aten::detach", 45, 5), op("detach", 46, 3)]
-    events += [op("aten::mul", 60, 5), op("aten::detach", 70, 5)]
+    events += [op("aten::mul", 60, 5), op("aten::detach", 70, 5), op("aten::ones", 120, 5)]
+    events += [op("c10d::allreduce_", 130, 20), op("aten::view", 135, 5)]
     found = [PHASES[code] for code in link(None, kineto_of(events)).origin.phase.tolist()]
-    assert found == ["forward", "backward", *["recomputation"] * 3, "backward", "backward"]
+    assert found == ["forward", "backward", *["recomputation"] * 3, *["backward"] * 2, "", *["communication"] * 2]
+
+
+def test_calls_made_after_their_recorded_caller_get_the_caller_around_them() -> None:
+    builder, more = TraceBuilder("made.json"), {"seq_id": [-1, 5, 6, 7], "tid": [1, 1, 1, 2]}
+    names = ["CheckpointBackward", "aten::mm", "aten::relu", "aten::add"]
+    times = {"ts": [0, 10, 30, 90], "dur": [100, 20, 20, 5]}
+    builder.add(CPU, id=[1, 2, 3, 4], parent=[-1, 1, 2, 3], name=names, **times, **more)
+    trace = builder.build(NO_RECORDS, summary={})
+    for summary, parent in (({}, [-1, 0, 0, 2]), ({"times": "predicted"}, [-1, 0, 1, 2])):
+        found = _with_lost_callers(trace.with_(summary=summary), np.arange(4) == 0)
+        assert found.calls.parent.tolist() == parent

@@ -90,6 +90,7 @@ def test_module_frames_between_a_call_and_its_caller_become_calls() -> None:
     assert new_parent.tolist() == [7, 0, 6, -1, 9, 0, -1, 8, -1, 2]
     assert [made.names[code].split("_")[0][11:] for code in names] == ["Net", "Linear", "Net", "Linear"]
     assert calls.tolist() == [1, 1, 1, 1]
+    assert frames_between(made, entry[:1] * 0, parent[:1], wanted | True)[0].tolist() == [1, -1], "main"
 
 
 def test_operators_have_the_modules_and_lines_around_them() -> None:

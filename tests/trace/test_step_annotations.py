@@ -37,6 +37,8 @@ def test_step_annotations_of_real_servers_are_parsed_into_batches() -> None:
         ("step[TARGET_VERIFY bs=4]", StepBatch("decode", NO_REQUESTS, RequestSums(4), 4, None, 4, "TARGET_VERIFY")),
     ):  # fmt: skip
         assert parse_step(name) == batch
+    outer, inner = map(parse_step, ("execute_context_0(0)_generation_4(4)", "step[DECODE bs=4]"))
+    assert outer and inner and outer.completed(inner).mode == inner.completed(outer).mode == "DECODE"
     assert parse_capture("capture_8192_PIECEWISE") == StepBatch("capture", size=8192, mode="PIECEWISE")
     assert parse_capture("graph_capture: batch=8 mode=FULL_DECODE_ONLY") == parse_step("capture_8_FULL_DECODE_ONLY")
 

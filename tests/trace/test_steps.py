@@ -85,6 +85,7 @@ def test_the_steps_of_a_trace_are_a_sequence() -> None:
     steps = made_trace().steps
     assert len(steps) == 2 and steps[-1].name == "ProfilerStep#1" and steps[-1].number == 1
     assert steps[1].duration_ns == 1000 and [one.number for one in steps[0:2]] == [0, 1] and steps[2:] == ()
+    assert steps._columns()["duration_ns"].tolist() == [1000, 1000]
     with pytest.raises(IndexError):
         steps[2]
     assert [event.name for event in steps[1].kernels] == ["ncclDevKernel_AllReduce", "loose"], "of its part"

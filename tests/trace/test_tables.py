@@ -23,7 +23,8 @@ def test_devices_are_written_as_pytorch_writes_them() -> None:
 def test_taken_rows_keep_their_order_and_communication() -> None:
     trace = made_trace()
     calls = trace.calls.take(np.array([3, 0]))
-    assert calls.ts.tolist() == [30, 0] and calls.source.tolist() == [4, 1] and len(calls) == 2
+    assert calls.ts.tolist() == [30, 0] and calls.dur.tolist() == [200, 1000]
+    assert calls.source.tolist() == [4, 1] and len(calls) == 2 and trace.runtime.dur.tolist() == [20, 10, 100, 10, 10]
     for rows in (np.array([3, 2, 0]), np.array([True, False, True, True])):
         gpu = trace.gpu.take(rows)
         places = np.arange(4)[rows].tolist()
@@ -54,6 +55,7 @@ def test_events_without_a_known_launch_get_a_reason() -> None:
     assert found.tolist() == [NO_LAUNCHER, LAUNCHED_BEFORE, NO_CORRELATION, LAUNCHED_BEFORE]
     found = unknown_launch_reasons(ts[:3], np.array([1, 3, -1]), np.array([10, 20]), np.array([2, 3]), 0)
     assert found.tolist() == [LAUNCHED_BEFORE, NO_LAUNCHER, NO_CORRELATION], "1 is a correlation"
+    assert unknown_launch_reasons(ts[:1], np.array([1]), np.array([10, 20]), np.array([1, 9]), 0) == [NO_LAUNCHER]
     assert unknown_launch_reasons(ts, correlation, none, none, 0).tolist() == [NO_CPU_CALLS] * 4
     found = unknown_launch_reasons(ts, correlation, none, none, 1)
     assert found.tolist() == [NO_LAUNCHER, NO_LAUNCHER, NO_CORRELATION, NO_LAUNCHER] and found.dtype == np.int8

@@ -14,6 +14,9 @@ def test_columns_are_side_by_side_where_there_is_room() -> None:
 def test_long_names_take_the_room_that_the_columns_leave() -> None:
     text = render("t", ["name", "first", "second", "third"], [["x" * 100, 1, 2, 3]], 80)
     assert [len(line) for line in text.splitlines()] == [1, 80, 80]
+    for least, lines in ((51, [80, 80]), (52, [80, 72] * 2)):  # 12 for the name, and 2 blanks before each column
+        text = render("t", ["name", "first", "second", "x" * least], [["x" * 100, 1, 2, 3]], 80)
+        assert [len(line) for line in text.splitlines()[1:]] == lines
 
 
 def test_a_given_line_is_printed_above_each_row() -> None:

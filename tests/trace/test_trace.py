@@ -1,5 +1,6 @@
 """What follows from the rows and the summary (trace/root_facts.py) of a small trace, value by value."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,12 @@ from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.conventions import MAX_NS, MAX_RANKS
 from etplus.trace.errors import ConvertError
 from etplus.trace.host_waits import MAX_SKEW_NS
+from etplus.trace.index import as_positions
 from etplus.trace.intervals import Span
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.root_facts import EtplusSection
 from made_trace import launches, made_trace
+from made_traces import annotation, kernel, launch, traced
 
 
 def test_the_span_of_a_trace_covers_all_timed_rows() -> None:
@@ -35,6 +38,11 @@ def test_device_events_belong_to_the_step_that_launched_them() -> None:
         ("ProfilerStep#0", 0, 1000), ("ProfilerStep#1", 1000, 2000),
     ]  # fmt: skip
     assert trace.launched_ns.tolist() == [240, 100, 1250, 1900] and trace.step_of_event.tolist() == [0, 0, 1, 1]
+    events = [annotation(f"ProfilerStep#{k}", 50 * k, 100) | {"tid": k} for k in (1, 2)]  # of two threads
+    events += [launch(k, 110 + k) | {"tid": k} for k in (1, 2)] + [kernel("k", k, 110 + 10 * k, 5) for k in (1, 2)]
+    tables = traced(events).tables
+    without_calls = replace(tables, gpu=replace(tables.gpu, call=as_positions(np.array([-1, -1]))))
+    assert traced(events).with_tables(without_calls).step_of_event.tolist() == [0, 1]
 
 
 def test_gpu_events_are_told_apart_as_kernels_copies_and_communication() -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.comm_kernels import Comm
 from etplus.trace.tables import UnattachedEvents
 from etplus.trace.trace import Trace
@@ -37,9 +38,10 @@ def test_events_are_counted_in_order_of_start() -> None:
     assert [found.categories[code] for code in gpu.category.tolist()][-2:] == ["kernel", "gpu_memset"]
     assert gpu.runtime.tolist() == [2, 1, 0, -1, 3, 4, 0, -1] and gpu.call.tolist() == [-1, 2, 3, -1, 7, -1, -1, -1]
     assert gpu.source.tolist() == [-1, 11, 10, -1, 12, 13, -1, -1] and gpu.reason.tolist() == [4, 0, 0, 1, 0, 2, 1, 1]
-    assert gpu.comm[3] == Comm() and sorted(gpu.comm) == [3, 4, 5] and gpu.bytes.tolist() == [-1, 1100] + [-1] * 6
+    assert gpu.comm[3] == Comm() and sorted(gpu.comm) == [3, 4, 5] and gpu.bytes.tolist() == [-1, 1100] + [-1] * 5 + [2]
     assert gpu.stream.tolist() == [3, 8, 7, 3, 9, 7, 3, 3] and gpu.device.tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
     assert found.runtime.launches.tolist() == [True] * 5 and trace.runtime.launches.tolist()[2] is False
+    assert with_unattached(trace.with_(edges=trace.edges[1:])).runtime.launches[0], "of the event `new` alone"
     assert found.notes == (
         "3 GPU events (0.300 ms) not attached to an operator, but counted: no launcher in the trace",
         "1 GPU event (0.000 ms) not attached to an operator, but counted: parent not in the ET",
@@ -55,6 +57,8 @@ def test_events_count_that_ran_while_the_nodes_did(ts: int, dur: int, counted: b
     assert len(found.gpu) == 4 + counted and found.tables.whole
     outside = "1 GPU event outside the window of the ET, not counted"
     assert (outside in found.notes) == (not counted) and len(found.notes) == 1
+    untimed = TraceBuilder("a").build(NO_RECORDS, summary={}, unattached=events(("k", "kernel", ts, dur, 1, 1)))
+    assert with_unattached(untimed).gpu.ts.tolist() == [ts]
 
 
 def noted(counts: dict[str, int], *rows: Row) -> tuple[str, ...]:

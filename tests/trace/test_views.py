@@ -50,6 +50,7 @@ def test_operators_are_sliced_named_and_matched_like_sequences() -> None:
     ops = trace.ops
     assert len(ops) == 4 and [one.index for one in ops] == ops.rows.tolist() == [2, 3, 4, 7]
     assert isinstance(ops[1:3], Ops) and [one.name for one in ops[1:3]] == ["aten::addmm", "aten::relu"]
+    assert ops._columns()["module"] == ["", "", "", "Net"]
     assert ops[-1].name == "aten::mm" and isinstance(ops.named("aten::mm"), Ops)
     assert [one.index for one in ops.named("aten::mm")] == [7] and len(ops.named("mm")) == 0
     assert [one.name for one in ops.matching("mm$")] == ["aten::addmm", "aten::mm"]

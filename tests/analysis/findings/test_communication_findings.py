@@ -10,14 +10,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from etplus.analysis.findings import Findings
-from etplus.analysis.findings.communication_findings import _latency
+from etplus.analysis.findings.communication_findings import _issuing, _latency
 from etplus.analysis.findings.rank_times import RankTimes, uncovered
 from etplus.analysis.findings.stragglers import _cause, _causes, _interventions, _LongerOnRank
 from etplus.linker import link
 from etplus.trace.intervals import union
 from kept_findings import findings_of, only
 from made_jobs import JOBS, RECORDED, Job, Play, Rank, ddp
-from made_traces import kineto_of, op
+from made_traces import Timeline, kineto_of, op
 from simulator import ALL_REDUCE, Network
 
 SLOW = Network(bandwidth=30, latency=5000)
@@ -169,3 +169,14 @@ def test_causes_of_a_late_rank_explain_half_of_the_wait():
     parts = ("c takes", "kernel b takes", "1 kernels take", "kernel a takes")
     assert all(text.startswith(part) for part, text in zip(parts, said, strict=True))
     assert ["1.50 times" in said[0], "do not run" in said[1], "1.24 times" in said[2]] == [True] * 3
+
+
+def test_the_issuing_operator_is_named_if_it_issues_nothing_else():
+    made = Timeline()
+    for k, name in enumerate(("c10d::allreduce_", "c10d::send", "c10d::send", "aten::mm")):
+        made.op(name, 100 * k, 50)
+        made.launch(f"ncclDevKernel_{k}", 100 * k + 5, 1, 100 * k + 9, 20)
+    trace = made.document()
+    rank = RankTimes(trace, 0, cast(Any, None), trace.gpu.source, trace.gpu.source)
+    found = [_issuing(rank, np.array(at)) for at in ([0], [1], [1, 2], [0, 1], [3])]
+    assert found == ["c10d::allreduce_", "", "c10d::send", "", ""]

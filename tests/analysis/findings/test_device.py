@@ -215,14 +215,12 @@ def test_eager_attention_counts_the_time_of_its_backward() -> None:
     [
         (Product(1, 4096, 50257, 768), "bfloat16", "n = 50,257 is odd"),
         (Product(1, 4096, 30522, 768), "bfloat16", "n = 30,522 is not a multiple of 8"),
-        (Product(1, 25089, 3072, 768), "bfloat16", ""),
-        (Product(1, 4096, 4100, 768), "tf32", ""),
+        (Product(1, 25089, 3072, 768), "bfloat16", ""), (Product(1, 4096, 4100, 768), "tf32", ""),
         (Product(1, 4096, 4100, 768), "bfloat16", "n = 4,100 is not a multiple of 8"),
-        (Product(96, 3137, 64, 3137), "float16", "k = 3,137 is odd"),
+        (Product(96, 3137, 64, 3137), "float16", "k = 3,137 is odd"), (Product(1, 1, 4096, 4096), "bfloat16", ""),
         (Product(5000, 8, 8, 64), "bfloat16", "m = 8 and n = 8 fill less than a tile of 16"),
-        (Product(1, 1, 4096, 4096), "bfloat16", ""),
     ],
-)
+)  # fmt: skip
 def test_extents_of_slow_products_are_explained(product: Product, dtype: str, why: str) -> None:
     assert why_slow_extents(ProductGroup((0,), "aten::mm", product, dtype, 1, 1, None)) == why
 
@@ -259,11 +257,19 @@ def test_memory_that_was_taken_before_the_trace_is_no_finding_of_it() -> None:
     assert "memory-nearly-full" not in _all_of(device)
 
 
-def test_the_allocator_disturbs_between_the_first_kernel_and_the_last() -> None:
+def test_the_allocator_disturbs_between_the_first_kernel_and_the_last_from_a_limit_on() -> None:
     device = MadeDevice()  # kernels from 1011 to 1031 µs and from 1032 to 1042 µs
     device.op("aten::mm", [], ("k", 20.0), ("k", 10.0))
     found = memory_use._while_working(device.trace(), np.array([1_011_000, 1_011_001, 1_041_999, 1_042_000]))
     assert found.tolist() == [False, True, True, False]
+    for us in (5, 4.999):  # of 1 ms
+        device = MadeDevice()
+        device.op("aten::mm", [], ("a", 490.0))
+        device.now = 1100
+        device.call("cudaMalloc", us)
+        device.op("aten::mm", [], ("b", 498.0))
+        candidates = [*memory_use.AllocatorCalls().find(Case([device.trace()]))]
+        assert [candidate.cost_ns for candidate in candidates] == [5000] * (us == 5)
 
 
 def test_products_gain_what_usual_sizes_reach_above_the_launch() -> None:
@@ -315,6 +321,9 @@ def test_gemms_in_float32_take_what_the_peaks_say_at_most() -> None:
     peaks: list[Any] = [SimpleNamespace(tflops={"tf32": tf32, "float32": 1}) for tf32 in (2, 1.9, 0)]
     known = [products._uses_tf32(of, {"warpSize": 32, "computeMajor": major}) for of in peaks for major in (8, 7)]
     assert known == [True, *[False] * 5] and not products._uses_tf32(peaks[0], {"warpSize": 64, "computeMajor": 9})
+    device = MadeDevice()
+    device.op("aten::mm", [(4096, 4096)] * 2, ("sgemm_128x128", 3000.0), dtype="f32")
+    assert [one.cost_ns for one in products.NoTensorFloat().find(Case([device.trace()]))] == [3_000_000]
 
 
 def test_the_memory_of_a_device_is_that_of_its_number_or_of_the_only_one() -> None:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
-from etplus.analysis.findings import Findings
+from etplus.analysis.findings import Case, Findings
+from etplus.analysis.findings.serving_findings import GraphGaps, PaddedBatches, WaitsForFirstKernel
 from kept_findings import findings_of, ids, only
 from made_jobs import COMPUTE, RECORDED, Job, Play, Rank
-from made_traces import MadeDevice
+from made_traces import MadeDevice, annotation, kernel, launch, traced
 from served import Batch
 
 DECODE = Batch(decode=[(1, 100)] * 32)
@@ -129,3 +130,10 @@ def test_a_step_that_waits_before_its_first_kernel_gains_the_wait() -> None:
     share = law / slow.makespan_ns(RECORDED)  # gains are of the time without recording
     assert finding.gain.low_ns <= share * findings.makespan_ns <= finding.gain.high_ns
     assert "waits-for-first-kernel" not in ids(found(fast)) | ids(found(Job(partial(late, 8, 90_000, every=8), 1)))
+
+
+def test_padding_gaps_and_waits_count_from_a_tenth_or_15_per_cent_on() -> None:
+    for us, tokens, found in ((15, 90, 1), (14.999, 91, 0)):
+        events = [annotation(padded(100, tokens)[0], 0, 100), *(launch(k, k, name="cudaGraphLaunch") for k in (1, 2))]
+        case = Case([traced([*events, kernel("k", 1, us, 40), kernel("k", 2, us + 48.5, 51.5 - us)])])
+        assert [len([*of.find(case)]) for of in (PaddedBatches(), GraphGaps(), WaitsForFirstKernel())] == [found] * 3

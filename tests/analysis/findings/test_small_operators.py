@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.analysis.findings import Case
-from etplus.analysis.findings.small_operators import operator_loops
+from etplus.analysis.findings.small_operators import SmallOperators, operator_loops
 from etplus.analysis.findings.work_items import work_items
 from kept_findings import findings_of, only
 from made_jobs import Job, Play, Rank
@@ -58,6 +58,13 @@ def test_the_gain_is_what_one_operator_leaves_of_the_loop() -> None:
     finding = only(found, "small-operators")
     assert finding.gain is not None and 0.6 * found.makespan_ns < finding.gain.ns < found.makespan_ns
     assert f"{ROUNDS} times in a row" in finding.title and "torch.bmm" in finding.advice
+
+    def little(rank: Rank) -> Play:
+        rank.compute("aten::mm", 100_000_000)
+        return _EXPERTS(rank)
+
+    case = Case(Job(little, 1).traces())
+    assert len(operator_loops(case)[0]) == 1 and not [*SmallOperators().find(case)]
 
 
 def test_work_items_hold_every_device_event_once() -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import etplus
 import pytest
 from etplus.analysis.findings import Finding
 from etplus.analysis.findings.trace_changes import _settings_of
@@ -13,6 +14,7 @@ from etplus.linker import link
 from kept_findings import diff
 from made_jobs import RECORDED, Job, Play, Rank
 from made_trace import made_trace
+from made_traces import kernel, launch, op, traced
 
 NAMES = ("aten::mm", "aten::relu", "aten::add", "aten::mul", "aten::softmax")
 STEPS = 4
@@ -154,3 +156,14 @@ def test_advice_that_was_followed_without_gain_is_reported() -> None:
     (finding,) = [each for each in diff(reads, slow).findings if each.id == "followed-without-gain"]
     assert "is gone in B, but the expected gain of" in finding.title
     assert "followed-without-gain" not in {each.id for each in diff(reads, fast).findings}
+
+
+def test_changes_of_one_per_cent_of_the_time_are_reported() -> None:
+    def two(start: float, dur: float, stream: int) -> Any:
+        events = [op("aten::mm", 0, 10), launch(1, 1), launch(2, 3), kernel("a", 1, 20, 500)]
+        return traced([*events, kernel("b", 2, start, dur, stream)])
+
+    for start, dur, stream, name in ((520, 480, 7, "more-idle"), (510, 490, 8, "less-overlap")):
+        for us in (10, 9.999):
+            found = etplus.diff(two(start, dur, stream), two(start + us, dur, stream)).findings
+            assert [finding.id for finding in found] == [name] * (us == 10)

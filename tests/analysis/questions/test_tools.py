@@ -95,6 +95,7 @@ def test_pages_together_are_the_whole_table() -> None:
         ("table", {"name": "kernels", "where": ["total_ns>much"]}, "needs a number after >"),
         ("table", {"name": "kernels", "limit": -1}, "limit is not a valid integer"),
         ("table", {"name": "kernels", "limit": True}, "limit is not a valid integer"),
+        ("table", {"name": "kernels", "limit": "1000000000"}, "limit is not a valid integer"),
         ("table", {"name": "kernels", "trace": 7}, "no trace 7; there are 0"),
         ("table", {"name": "kernels", "steps": "99"}, "99"), ("findings", {"id": "nothing"}, "no finding"),
         ("whatif", {"changes": []}, "no change was given"), ("whatif", {"changes": ["kernel"]}, "kernel"),
