@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import resource
 import shutil
@@ -24,11 +25,21 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from etplus.linker import link
+from etplus.schemas.parquet.arrow_tables import ArrowTables
+from etplus.schemas.parquet.stored_tables import EXCHANGES, FACTS, Place, StoredFacts
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from job_files import killed_at, local_cluster  # noqa: E402
-from made_ranks import make_exchanges, make_job  # noqa: E402
+from made_ranks import FIXTURE, JobTruth, collectives_of, make_job, truth_of  # noqa: E402
+from support import plain  # noqa: E402
 
 REAL = ROOT.parent / "shared" / "traces" / "parallel" / "mlp.tp2"
 COMMAND = "import sys; from etplus.cli.main import main; sys.exit(main())"
@@ -60,6 +71,36 @@ def measured(*words: str) -> tuple[float, float, str]:
         raise SystemExit(f"{' '.join(words)[:100]}: exit {process.returncode}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, most / 1e9, printed
+
+
+def _make_exchanges(
+    folder: Path, ranks: int, *, seed: int = 0, stragglers: int = 3, et: Path | None = None, kineto: Path | None = None
+) -> JobTruth:
+    """Write the collectives of a job as columns, all that a query for stragglers reads."""
+    et, kineto = et or FIXTURE[0], kineto or FIXTURE[1]
+    trace, document = link(et, kineto, rank=0), orjson.loads(plain(kineto))
+    knots = collectives_of(et, kineto, document)
+    truth, moved = truth_of(knots, ranks, seed, stragglers)
+    table = ArrowTables(trace).table(EXCHANGES)
+    facts = msgspec.json.decode(table.schema.metadata[FACTS.encode()], type=StoredFacts)
+    joint = np.flatnonzero(np.isin(table.column("start_ns").to_numpy() - trace.base_time_ns, knots))
+    table = table.take(joint)
+    for rank in range(ranks):
+        times = moved[rank, 1:] + int(truth.clock_ns[rank]) + trace.base_time_ns
+        info = facts.info | {"rank": rank, "world_size": ranks}
+        own = msgspec.structs.replace(facts, groups=[("", ())], rank=rank, digest=b"%16d" % rank, info=info)
+        for name, values in (("start_ns", times[::2]), ("end_ns", times[1::2])):
+            at = table.column_names.index(name)
+            table = table.set_column(at, table.schema.field(at), [pa.array(values)])
+        table = table.replace_schema_metadata({FACTS: msgspec.json.encode(own)})
+        place, packed = Place(folder, rank), io.BytesIO()
+        pq.write_table(table, packed, compression="zstd")
+        digest = hashlib.blake2b(packed.getvalue(), digest_size=16).hexdigest()
+        meta = msgspec.json.encode({"digests": {EXCHANGES: digest}})
+        for path, content in ((place.of(EXCHANGES), packed.getvalue()), (place.meta, meta)):
+            path.parent.mkdir(parents=True)
+            path.write_bytes(content)
+    return truth
 
 
 def _memory_of_tree(root: int) -> int:
@@ -131,7 +172,7 @@ def _measure(folder: Path, ranks: int, many: int, dask: bool) -> None:
     print(f"page {size:.1f} MB (bar {PAGE_MB_BAR}: {_met(size <= PAGE_MB_BAR)})")
     if dask:
         _on_a_cluster(folder, ranks)
-    known = make_exchanges(folder / "many.etplus", many, **pair)
+    known = _make_exchanges(folder / "many.etplus", many, **pair)
     cpu, memory, printed = measured("-c", STRAGGLERS, str(folder / "many.etplus"))
     print(
         f"stragglers of {many:,} ranks {cpu:.1f} CPU s (bar {QUERY_S_BAR}: {_met(cpu <= QUERY_S_BAR)}), {memory:.2f} GB"

@@ -6,23 +6,16 @@ moved with it. Each rank's clock is ahead or behind by up to some milliseconds.
 """
 
 import gzip
-import hashlib
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 from etplus.jobs.rank_communications import communications
 from etplus.linker import link
-from etplus.schemas.parquet.arrow_tables import ArrowTables
-from etplus.schemas.parquet.stored_tables import EXCHANGES, FACTS, Place, StoredFacts
 from support import fixture_pair, plain
 
 FIXTURE = fixture_pair("pairs/gpu_shaped_from_cpu")
@@ -48,8 +41,8 @@ def make_job(
     """Write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` of each rank, made of a fixture unless a pair is given."""
     et, kineto = et or FIXTURE[0], kineto or FIXTURE[1]
     document = orjson.loads(plain(kineto))
-    knots, text, world = _collectives(et, kineto, document), plain(et), document["distributedInfo"]["world_size"]
-    truth, moved = _truth(knots, ranks, seed, stragglers)
+    knots, text, world = collectives_of(et, kineto, document), plain(et), document["distributedInfo"]["world_size"]
+    truth, moved = truth_of(knots, ranks, seed, stragglers)
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(ranks):
         own = _of_rank(orjson.loads(text), world, rank, ranks, moved[rank])
@@ -60,37 +53,7 @@ def make_job(
     return truth
 
 
-def make_exchanges(
-    folder: Path, ranks: int, *, seed: int = 0, stragglers: int = 3, et: Path | None = None, kineto: Path | None = None
-) -> JobTruth:
-    """Write a job as columns of which only the collectives are there, what a query for stragglers reads."""
-    et, kineto = et or FIXTURE[0], kineto or FIXTURE[1]
-    trace, document = link(et, kineto, rank=0), orjson.loads(plain(kineto))
-    knots = _collectives(et, kineto, document)
-    truth, moved = _truth(knots, ranks, seed, stragglers)
-    table = ArrowTables(trace).table(EXCHANGES)
-    facts = msgspec.json.decode(table.schema.metadata[FACTS.encode()], type=StoredFacts)
-    joint = np.flatnonzero(np.isin(table.column("start_ns").to_numpy() - trace.base_time_ns, knots))
-    table = table.take(joint)
-    for rank in range(ranks):
-        times = moved[rank, 1:] + int(truth.clock_ns[rank]) + trace.base_time_ns
-        info = facts.info | {"rank": rank, "world_size": ranks}
-        own = msgspec.structs.replace(facts, groups=[("", ())], rank=rank, digest=b"%16d" % rank, info=info)
-        for name, values in (("start_ns", times[::2]), ("end_ns", times[1::2])):
-            at = table.column_names.index(name)
-            table = table.set_column(at, table.schema.field(at), [pa.array(values)])
-        table = table.replace_schema_metadata({FACTS: msgspec.json.encode(own)})
-        place, packed = Place(folder, rank), io.BytesIO()
-        pq.write_table(table, packed, compression="zstd")
-        digest = hashlib.blake2b(packed.getvalue(), digest_size=16).hexdigest()
-        meta = msgspec.json.encode({"digests": {EXCHANGES: digest}})
-        for path, content in ((place.of(EXCHANGES), packed.getvalue()), (place.meta, meta)):
-            path.parent.mkdir(parents=True)
-            path.write_bytes(content)
-    return truth
-
-
-def _truth(knots: Times, ranks: int, seed: int, stragglers: int) -> tuple[JobTruth, Times]:
+def truth_of(knots: Times, ranks: int, seed: int, stragglers: int) -> tuple[JobTruth, Times]:
     """What is to be known of a job, and when each rank is at each knot, ns."""
     random = np.random.default_rng(seed)
     late = tuple(sorted(random.choice(ranks, min(stragglers, ranks), replace=False).tolist()))
@@ -102,7 +65,7 @@ def _truth(knots: Times, ranks: int, seed: int, stragglers: int) -> tuple[JobTru
     return JobTruth(late, clock, come), moved
 
 
-def _collectives(et: Path, kineto: Path, document: dict[str, Any]) -> Times:
+def collectives_of(et: Path, kineto: Path, document: dict[str, Any]) -> Times:
     """Starts and ends of the collectives over all ranks by turns, ns by the trace's clock, after the first event."""
     trace = link(et, kineto, rank=0)
     own = communications(trace)
