@@ -193,6 +193,7 @@ def test_callees_are_the_nearest_measured_operators_below_a_call() -> None:
     parents = np.array([-1, 0, 1, 2, 0, -1, 5])
     trace: Any = SimpleNamespace(calls=SimpleNamespace(parent=parents, kind=np.array([OP, OP, OP, OP, OP + 1, OP, OP])))
     assert _callees(trace, {CallIndex(at) for at in (0, 2, 3, 4, 6)}) == {0: [2], 2: [3]}
+    assert _callees(trace, {CallIndex(2), CallIndex(3)}) == {2: [3]}
 
 
 def test_rounds_merge_into_their_median_and_sum_of_runs() -> None:
@@ -210,3 +211,4 @@ def test_rounds_stop_at_the_budget_or_after_a_long_call(worker: FakeWorker, monk
 
     assert (runs(0.25, None), runs(0.24, None)) == (35, 7)
     assert (runs(9.0, 0.75), runs(9.0, 0.74), runs(9.0, 1.25)) == (14, 7, 21)
+    assert measure(trace_of(mm()), options=Options(budget_s=0.24)).not_executed[0].reason == "over --budget"

@@ -30,6 +30,8 @@ def test_products_follow_their_factors() -> None:
     extents.fix([b])
     assert extents.fixed() == {b} and extents.solve({a: 2}) == {a: 2, b: 6, whole: 12}
     assert b not in extents.solve({b: 3})
+    extents.sum_of(total := extents.new(27), [whole, more := extents.new(3)])
+    assert extents.solve({total: 15}, kept=[more])[a] == 2
 
 
 def test_a_view_ignores_ones_and_follows_where_sizes_differ() -> None:

@@ -102,13 +102,13 @@ def test_a_forward_pass_is_one_whose_backward_follows() -> None:
     forward = [made.call("aten::a", sequence=k) for k in (1, 2)]
     back = [made.call(BACK, [], [], made.call("aten::b", sequence=k)) for k in (2, 1)]
     again = made.call("aten::a", sequence=0)
-    last = made.call(BACK, [], [], made.call("aten::b", sequence=0))
+    other, last = (made.call(BACK, [], [], made.call("aten::b", sequence=k)) for k in (9, 0))
     hook, after = made.call("aten::hook"), made.call("aten::norm")
     step = made.call("Optimizer.step#SGD.step", operator=False)
     zero = made.call("Optimizer.zero_grad#SGD.zero_grad", operator=False)
     rows = [call.row for call in forward]
-    assert shown(zero, *forward, *back, again, last, after, step) == [
-        (rows, [call.row for call in back]), ([again.row], [last.row]),
+    assert shown(zero, *forward, *back, again, other, last, after, step) == [
+        (rows, [call.row for call in back]), ([again.row], [other.row, last.row]),
     ]  # fmt: skip
     assert shown(*forward, back[0], hook, back[1], step) == [(rows, [back[0].row, hook.row, back[1].row])]
     found = split_step([zero, *forward, *back, after, step])

@@ -65,7 +65,7 @@ def test_unsharded_parameters_and_operators_are_listed_as_not_derived(made: Made
 
 def test_unknown_communication_is_listed_with_its_assumptions(made: Made) -> None:
     numbers = {70: parameter(made, 0, "h"), 71: parameter(made, 1, "h")}
-    calls = [made.call("aten::mul", [(number, "h")]) for number in (70, 71, 70, 70)]
+    calls = [made.call("aten::mul", [(number, "h")]) for number in (70, 71, 70, 70)] + [made.call("CompiledFunction")]
     units = [Unit(0, calls, [made.call("aten::add")], list(numbers.values()))]
     trace = SimpleNamespace(self_ns=np.zeros(9, int))
     wraps = [Wrap(f"block {k}", [k], (0, 0)) for k in range(2)]
@@ -76,7 +76,7 @@ def test_unknown_communication_is_listed_with_its_assumptions(made: Made) -> Non
     def listed(derivation: Derivation) -> list[tuple[str, int]]:
         return [(row.what, row.count) for row in not_derived(derivation)]
 
-    assert listed(fsdp) == [("FSDP units", 1)] * 2 and listed(ddp) == []
+    assert listed(fsdp) == [*[("FSDP units", 1)] * 2, ("compiled regions", 1)] and listed(ddp) == []
     clipping = Clipping(joined=frozenset({7, 8}), scaled=frozenset({9}))
     sharded = derive(model, Plan((), ()), Layout(dp=2, zero=1), Layout())
     assert listed(replace(sharded, clipping=clipping)) == [("clipping", 2), ("gradient scaling", 1)]
@@ -89,10 +89,10 @@ def test_unknown_communication_is_listed_with_its_assumptions(made: Made) -> Non
     numbers[71].accumulates = False
     assert listed(ddp) == [("gradients", 1)]
     model.weights.frozen, model.buffers = [parameter(made, 2, "h")], [Buffer((4,), "float32", 4, False)]
-    assert listed(ddp) == [("buffers", 1), ("gradients", 1)]
+    assert listed(ddp) == [("buffers", 1), ("compiled regions", 1), ("gradients", 1)]
     model.buffers = [Buffer((4,), "float32", 4, written=True)]  # of a teacher, which runs without autograd
     ddp = derive(model, Plan((), ()), Layout(dp=2), Layout())
-    assert listed(ddp) == [("buffers", 1), ("gradients", 1)]
+    assert listed(ddp) == [("buffers", 1), ("compiled regions", 1), ("gradients", 1)]
 
 
 def test_parameters_tied_between_stages_are_listed_as_not_derived(made: Made) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import etplus
 import pytest
 from etplus.planning.reshard.model import Model
-from etplus.planning.reshard.plan import _layers, make_plan, plan_from_dict
+from etplus.planning.reshard.plan import _after_forward, _layers, make_plan, plan_from_dict
 from etplus.planning.reshard.structure import read_model
 from etplus.trace.errors import UsageError
 from support import FIXTURES
@@ -83,3 +83,9 @@ def test_stages_layers_and_divisions_of_an_edited_plan_are_used() -> None:
 
     found = plan_from_dict(edited(stages), model("transformer_w32_d1__b16_t1"))
     assert found.stages == (0, 0, 0, 1, 1) and found.layers == (2,) and len(found.divisions) == 1
+
+
+def test_a_result_is_reduced_after_the_view_that_follows_its_layer() -> None:
+    product, view, other = (SimpleNamespace(name=f"aten::{name}") for name in ("mm", "view", "add"))
+    for calls, after in (([product, view], view), ([product, other], product), ([product], product)):
+        assert _after_forward([view, *calls], 1, product) is after  # type: ignore[arg-type]

@@ -119,6 +119,8 @@ def test_views_keep_their_memory_and_buffers_begin_anew(made: Made) -> None:
         naming.follow(call)
     first, seen, new = (tensor_values(call.record["outputs"])[0][:2] for call in (one, view, again))
     assert first[1] == seen[1] != new[1] and len({first[0], seen[0], new[0]}) == 3
+    naming.follow(own := made.call("aten::add_", [(2, "h")], [], made.call("aten::x", [], [(2, "h")])))
+    assert tensor_values(own.children[0].record["outputs"])[0][0] == new[0]
     tensor = [2, 102, 0, 8, 4, "cpu"]
     naming.begin_anew(tensor)
     assert tensor[0] not in (first[0], new[0]) and tensor[1] not in (first[1], new[1])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from etplus.planning.reshard.buffers import broadcasts, find_buffers, unreached_weights
 from etplus.planning.reshard.items import Shard
-from etplus.planning.reshard.model import ACCUMULATE, Buffer, Region, Unit, Weights, accumulations
+from etplus.planning.reshard.model import ACCUMULATE, Buffer, RecordedWrap, Region, Unit, Weights, accumulations
 from etplus.planning.reshard.units import assign_gradients
 from etplus.planning.reshard.weights import _owners, find_weights, gradients_of, lists_of, make_whole, relate_gathered
 from made_step_calls import Made, made_model, parameter
@@ -142,6 +142,7 @@ def test_parts_in_lists_become_whole(made: Made) -> None:
     each = made.call("aten::add_", [(22, "ba"), (52, "ba")])
     call = made.call("aten::_foreach_add_", [[(22, "ba"), (21, "pa")], [(52, "ba"), (51, "pa")]], [], each)
     shapes: Any = SimpleNamespace(extents=made.extents)
+    assert each.input_shapes == [made.shape("ba")] * 2
     make_whole(call, {2: weights[::-1]}, Weights(weights, part=Shard(2, 0, flat=False)), shapes)
     assert call.inputs == ((made.shape("qa"), made.shape("ba")),) * 2
     assert each.input_shapes == [made.shape("qa")] * 2
@@ -168,3 +169,38 @@ def test_parameters_are_found_within_packed_memory_by_offset(made: Made) -> None
     for (begin, count), expected in within.items():
         assert list(weights.within([1, 100, begin, count])) == expected, (begin, count)
     assert weights.within([7, 999, 0, 1]) == (first,) and weights.within([8, 999, 0, 1]) == ()
+
+
+def test_gathered_memory_holds_the_shards_that_were_gathered_last(made: Made) -> None:
+    made.of["p"], shapes = made.extents.new(2), SimpleNamespace(extents=made.extents)
+    sides: Any = [[(30, "ba")], [(31, "b")]], [[(31, "b"), (41, "b")]], [[(40, "cb")]]
+    forward = [made.call("aten::x", *each) for each in sides]
+    forward[1].record["inputs"]["values"][1][1], forward[2].record["inputs"]["values"][0][1] = 131, 130
+    gathered = [RecordedWrap("y", (503, 504), [(25, (130,))]), RecordedWrap("x", (501, 502), [(10, (130, 131))])]
+    one = made.call("aten::add_", [(402, "p"), (452, "p")])
+    both = made.call("aten::_foreach_add_", [[(401, "pa"), (402, "p")]])
+    step = made.call("Optimizer.step", [], [], made.call("aten::mul", [(403, "p")]), one, both)
+    for part, elements in ((None, [4, 12, 20]), (Shard(2, 0, flat=False), [2, 6, 12])):
+        found = find_weights([step], shapes, forward, gathered, part)  # type: ignore[arg-type]
+        assert [weight.elements for weight in found.parameters] == elements
+    assert {number: weight.number for number, weight in found.by_number.items()} == {41: 0, 30: 1, 40: 2}
+    shown = [*(weight.shape for weight in found.parameters), *one.input_shapes, *both.input_shapes]
+    assert shown == [*map(made.shape, ("b", "ba", "cb", "b", "b", "ba", "b"))]
+
+
+def test_updates_of_other_memory_belong_to_weights_of_equal_sizes(made: Made) -> None:
+    made.of |= {"x": made.extents.new(4), "y": made.extents.new(3)}
+    forward = [
+        made.call("aten::div", [(83, "b")], dtype="int64"), made.call("aten::t", [(21, "ba")], [(41, "ab")]),
+        made.call("aten::linear", [(2, "nb"), (41, "ab"), (22, "b")], [(3, "nb")]), made.call("aten::div", [(23, "b")]),
+    ]  # fmt: skip
+
+    def found(*calls: Any) -> Weights:
+        return find_weights([made.call("step", [], [], *calls)], SimpleNamespace(extents=made.extents), forward)  # type: ignore[arg-type]
+
+    bias, matrix = made.call("aten::add_", [(61, "x"), (62, "xy")]), made.call("aten::add_", [(62, "xy"), (61, "x")])
+    single = found(bias, made.call("aten::add_", [(65, "a"), (72, "a")]), matrix, bias)
+    assert {number: one.number for number, one in single.by_number.items()} == {22: 0, 21: 1}
+    assert [owner and owner.number for _, owner in single.optimizer[0][1]] == [0, 1, 1, 0]
+    assert single.evidence == "shapes" and made.extents.root(made.of["x"]) == made.extents.root(made.of["b"])
+    assert [*found(bias, made.call("aten::_foreach_add_", [[(62, "xy"), (61, "x")]])).by_number] == [21, 22]

@@ -1,12 +1,13 @@
 """Units of FSDP, on made calls: blocks that repeat, alike blocks of other sizes, what a layout asks for."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from etplus.planning.reshard.blocks import CallRange, in_module_order, repeated_blocks, unsure_blocks
 from etplus.planning.reshard.model import Unit, Weights, Wrap
-from etplus.planning.reshard.wraps import boundaries, chosen_wraps
+from etplus.planning.reshard.wraps import boundaries, candidates, chosen_wraps, sums_of_units
 from etplus.trace.errors import UsageError
 from made_step_calls import Made, made_model, parameter
 
@@ -148,3 +149,35 @@ def test_parameters_are_wrapped_as_the_layout_asks(made: Made) -> None:
     model.trace = type("T", (), {"file": "x"})()
     with pytest.raises(UsageError, match="x: no recorded module has the class Block"):
         found("Block")
+
+
+def test_modules_of_a_class_are_units_from_their_first_to_their_last_parameter(made: Made) -> None:
+    weights = Weights([parameter(made, k, letter) for k, letter in enumerate("aaabb")])
+    weights.by_number = {70 + one.number: one for one in weights.parameters}
+    reads = [[(71, "a")], [(70, "a"), (71, "a")], [(72, "a")], [(73, "b"), (70, "a")], [(74, "b")]]
+    units = [Unit(k, [made.call("aten::mul", read)], parameters=weights.parameters) for k, read in enumerate(reads)]
+    names = ["x", *(f"nn.Module: {name}" for name in ("Net_0", "Block_0", "Block_1", "Head_0", "Head_1"))]
+    modules = dict(zip(range(1, 6), ([0, 1, 2], [1, 2], [1, 3], [1, 4], [5]), strict=True))
+    trace = SimpleNamespace(names=names, hierarchy=SimpleNamespace(path=range(9), regions=modules.get))
+    model = made_model(made, units, weights=weights, trace=trace)
+    found = [(wrap.label[-7:], wrap.parameters, wrap.units) for wrap in chosen_wraps(model, "Block", lambda one: ())]
+    assert found == [("", [3, 4], (0, 4)), ("Block_0", [0, 1], (0, 1)), ("Block_1", [2], (2, 2))]
+    assert candidates(model) == "Head (2 modules) or Block (2 modules)"  # of 10 and 8 elements
+    names[3], names[5], units[0].parameters = "nn.Module: Other_0", "y", []
+    assert candidates(model).startswith("each (4 units) or a minimum number of elements")
+
+
+def test_sums_of_gradients_over_units_are_in_place_only_without_units(made: Made) -> None:
+    def found(third: str, *added: tuple[int, ...], labels: str = "xyz", wrapped: bool = True) -> list[int]:
+        """Unit 2 makes tensor 50 and unit 1 (at -1) tensor 51; unit 0 adds two in place, or reads one."""
+        calls = [made.call("aten::add_" if one[1:] else "aten::relu", [(k, "n") for k in one]) for one in added]
+        units = [Unit(0, [], calls), Unit(1, [], [made.call("aten::add", [(1, "n")], [(51, "n")])]),
+                 Unit(2, [], [made.call(third, [(2, "n")], [(50, "n")])])]  # fmt: skip
+        wraps = [Wrap("", [9], (0, 2)), *(Wrap(label, [k], (k, k)) for k, label in enumerate(labels) if label != "-")]
+        rows = {call.row: at for at, call in enumerate([*units[1].backward, *calls], -1)}
+        return [rows[row] for row in sums_of_units(made_model(made, units, wraps=wraps if wrapped else []), wraps)]
+
+    assert found("aten::mm", (50, 51)) == [-1] and found("aten::add", (50, 52), (50, 51), (50, 5), wrapped=False) == [1]
+    assert found("aten::mm", (50, 52)) == [] == found("aten::mm", (50, 52), (50, 51), wrapped=False)
+    assert not any(found("aten::mm", (50, 51), labels=labels) for labels in ("x-z", "xzz", "zyz", "xy-"))
+    assert found("aten::mm", (50,), (50, 51)) == [] == found("aten::add", (50, 51), (51, 52), wrapped=False)
