@@ -5,11 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from random import Random
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import orjson
 from chakra_sets import write_set
 from etplus.converters.open import load
@@ -134,21 +130,6 @@ def _held_out(graph: ReplayGraph) -> Iterator[str]:
         yield str(error)
 
 
-def _outliers(rng: Random) -> Iterator[str]:
-    """Iterations that are set apart because of random work and times."""
-    count, rows = rng.choice((3, 4, 5, 8)), rng.choice((12, 30))
-    of_row = np.array([rng.randrange(-1, count) if rng.random() < 0.3 else at % count for at in range(rows)])
-    name, scope, kind = (
-        np.array([rng.choice(of) for _ in of_row]) for of in ((0, 0, 0, 1, 2), (0, 0, 0, 7), (0, 1, 2))
-    )
-    trace: Any = SimpleNamespace(nodes=SimpleNamespace(name=name, scope=scope * (rng.random() < 0.3), kind=kind))
-    times = np.array([rng.choice((100, 100, 101, 120, 121, 0)) for _ in range(count)])
-    found = iterations.find_outliers(trace, of_row, times, [f"step {k}" for k in range(count)])
-    ratio = iterations.median_ratio([(times[of_row], times[name] + rng.choice((0, 9)), np.maximum(of_row, 0))])
-    told = [(one.iteration, one.reason) for one in found], iterations.warm_up(found), iterations.percentiles(times)
-    yield f"{count} {told} {ratio:.9g}"
-
-
 def _is_network(text: str) -> bool:
     try:
         return bool(parse_network(text))
@@ -156,10 +137,8 @@ def _is_network(text: str) -> bool:
         return False
 
 
-def network_lines(name: str) -> list[str]:
-    """What communications take on a few networks, ns; or which iterations are set apart."""
-    if name == "outliers":
-        return [line for seed in range(60) for line in _outliers(Random(seed))]
+def network_lines(_: str) -> list[str]:
+    """What communications take on a few networks, ns."""
     lines = [f"{part}{text} {_is_network(part + text)}" for part in ("", "bandwidth=5,") for text in NO_NETWORKS]
     for text in (*NETWORKS, "bandwidth=1,latency=50ns,algorithm=halving-doubling"):
         for kind, ranks, levels in product(KINDS, RANKS, LEVELS):

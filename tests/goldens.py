@@ -214,7 +214,7 @@ LINES: dict[str, tuple[Sequence[str], Callable[[str], Iterable[str]]]] = {
     "costs": (golden_costs.CASES, golden_costs.cost_lines),
     "linking": (golden_linking.CASES, golden_linking.linking_lines),
     "timeline": (golden_timeline.CASES, golden_timeline.timeline_lines),
-    "networks": (("networks", "outliers"), golden_timeline.network_lines),
+    "networks": (("networks",), golden_timeline.network_lines),
 }
 
 
