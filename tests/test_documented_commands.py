@@ -154,7 +154,7 @@ def _chosen(output: str, most: int, pattern: str | None) -> list[str]:
 
 NOT_RUN = {
     "record": "starts a program that imports PyTorch; tests/cli/test_record.py does",
-    "measure": "needs PyTorch; tests/measuring does",
+    "measure": "needs PyTorch; tests/planning/measure does",
     "predict train": "needs PyTorch; tests/cli/test_predict_train.py does",
     "mcp": "serves until its client ends; tests/cli/test_mcp.py does",
     "demo": "tests/cli/test_demo.py does",

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 from etplus.linker.calls import et_calls, exclusive_durations
 from etplus.schemas.execution_trace.read_et import read_execution_trace
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from made_traces import kineto_of, op
 from support import Document, et_document
 
-Ints = npt.NDArray[np.int64]
 Interval = tuple[int, int, int]
 """Thread, start, end."""
 
