@@ -100,9 +100,9 @@ def test_sequence_numbers_that_differ_are_of_two_runs() -> None:
     ("ours", "theirs", "says"),
     [
         ([1] * 16 + [2] * 16, [5] * 16 + [4] * 16, ""),
-        ([1] * 16 + [2] * 16, [5] * 32, "two ET threads are on one Kineto thread"),
+        ([1, 2] * 16, [5] * 32, "two ET threads are on one Kineto thread"),
         ([1] * 16 + [2] * 15, [5] * 31, ""),  # too few to tell a thread
-        ([1] * 16, [5] * 8 + [6] * 8, "one ET thread are on several Kineto threads"),
+        ([1] * 16, [5, 6] * 8, "one ET thread are on several Kineto threads"),
         ([1] * 16, [5] * 9 + [6] * 7, ""),
     ],
 )
