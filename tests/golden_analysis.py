@@ -275,11 +275,11 @@ def report_lines(name: str) -> list[str]:
     for analysis in analyses:
         texts += [report_text.text_of(analysis, 100), report_text.render(analysis, findings)]
     texts.append(report_text.table_of_rows([report_text.row_of(one, findings) for one in analyses], 80))
-    if name != "pair" and name != "tf32":
-        a, b = analyses[0], _analyses(name, True)[0]
-        changed = changes(a, b)
-        lines += flat("diff", _data(diff_html(changed, a, b, "a.json b.json")))
-        texts += [diff_text.render(changed, shell="a.json b.json"), diff_text.render_full(changed)]
+    other = {"pair": ("serving",), "tf32": ("pair",)}.get(name, (name, True))
+    a, b = analyses[0], _analyses(*other)[0]
+    changed = changes(a, b)
+    lines += flat("diff", _data(diff_html(changed, a, b, "a.json b.json")))
+    texts += [diff_text.render(changed, shell="a.json b.json"), diff_text.render_full(changed)]
     if len(analyses) > 1:
         compared = _compared_jobs(name)
         lines += flat("jobs", _data(job_diff_html(compared)))
