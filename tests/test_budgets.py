@@ -14,12 +14,12 @@ BUDGETS = {
     "linker": 6_716,  # plan: 6,500
     "recording": 1_567,  # plan: 1,400
     "jobs": 2_537,  # plan: 3,000
-    "converters": 7_210,  # plan: 7,500
+    "converters": 7_199,  # plan: 7,500
     "timeline": 5_392,  # plan: 5,500
     "cli": 4_020,  # plan: 3,600
     "analysis": 13_446,  # plan: 14,000
     "report": 2_659,  # plan: 2,000
-    "planning": 14_840,  # plan: 14,500
+    "planning": 14_838,  # plan: 14,500
 }
 """Lines per package: all lines of its Python files, without generated ones. Lower a number when you need fewer."""
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 60
