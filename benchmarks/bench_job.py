@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from job_files import killed_at, local_cluster  # noqa: E402
-from made_ranks import FIXTURE, JobTruth, collectives_of, make_job, truth_of  # noqa: E402
+from made_ranks import FIXTURE, JobTruth, collective_times, job_truth, make_job  # noqa: E402
 from support import plain  # noqa: E402
 
 REAL = ROOT.parent / "shared" / "traces" / "parallel" / "mlp.tp2"
@@ -73,14 +73,11 @@ def measured(*words: str) -> tuple[float, float, str]:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, most / 1e9, printed
 
 
-def _make_exchanges(
-    folder: Path, ranks: int, *, seed: int = 0, stragglers: int = 3, et: Path | None = None, kineto: Path | None = None
-) -> JobTruth:
+def _make_exchanges(folder: Path, ranks: int, et: Path = FIXTURE[0], kineto: Path = FIXTURE[1]) -> JobTruth:
     """Write the collectives of a job as columns, all that a query for stragglers reads."""
-    et, kineto = et or FIXTURE[0], kineto or FIXTURE[1]
     trace, document = link(et, kineto, rank=0), orjson.loads(plain(kineto))
-    knots = collectives_of(et, kineto, document)
-    truth, moved = truth_of(knots, ranks, seed, stragglers)
+    knots = collective_times(et, kineto, document)
+    truth, moved = job_truth(knots, ranks, seed=0, stragglers=3)
     table = ArrowTables(trace).table(EXCHANGES)
     facts = msgspec.json.decode(table.schema.metadata[FACTS.encode()], type=StoredFacts)
     joint = np.flatnonzero(np.isin(table.column("start_ns").to_numpy() - trace.base_time_ns, knots))

@@ -87,10 +87,8 @@ def traces_of(name: str, after: bool = False) -> list[Trace]:
     if name in JOBS:
         return JOBS[name].traces(waits=True)
     if name in RANDOM_JOBS:
-        texts = RANDOM_JOBS[f"job {(int(name[4:]) + 3 * after) % 6}"].texts(
-            waits=True, network=Network(bandwidth=20, latency=8_000)
-        )
-        return [_shuffled(link(*pair), name) for pair in texts]
+        job, network = RANDOM_JOBS[f"job {(int(name[4:]) + 3 * after) % 6}"], Network(bandwidth=20, latency=8_000)
+        return [_shuffled(trace, name) for trace in job.traces(waits=True, network=network)]
     if name in RANDOM_HOST_JOBS:
         return RANDOM_HOST_JOBS[name].traces(network=Network(bandwidth=1, latency=1000))
     if name.startswith("host "):

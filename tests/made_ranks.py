@@ -41,8 +41,8 @@ def make_job(
     """Write `rank-N.et.json.gz` and `rank-N.kineto.json.gz` of each rank, made of a fixture unless a pair is given."""
     et, kineto = et or FIXTURE[0], kineto or FIXTURE[1]
     document = orjson.loads(plain(kineto))
-    knots, text, world = collectives_of(et, kineto, document), plain(et), document["distributedInfo"]["world_size"]
-    truth, moved = truth_of(knots, ranks, seed, stragglers)
+    knots, text, world = collective_times(et, kineto, document), plain(et), document["distributedInfo"]["world_size"]
+    truth, moved = job_truth(knots, ranks, seed, stragglers)
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(ranks):
         own = _of_rank(orjson.loads(text), world, rank, ranks, moved[rank])
@@ -53,7 +53,7 @@ def make_job(
     return truth
 
 
-def truth_of(knots: Times, ranks: int, seed: int, stragglers: int) -> tuple[JobTruth, Times]:
+def job_truth(knots: Times, ranks: int, seed: int, stragglers: int) -> tuple[JobTruth, Times]:
     """What is to be known of a job, and when each rank is at each knot, ns."""
     random = np.random.default_rng(seed)
     late = tuple(sorted(random.choice(ranks, min(stragglers, ranks), replace=False).tolist()))
@@ -65,7 +65,7 @@ def truth_of(knots: Times, ranks: int, seed: int, stragglers: int) -> tuple[JobT
     return JobTruth(late, clock, come), moved
 
 
-def collectives_of(et: Path, kineto: Path, document: dict[str, Any]) -> Times:
+def collective_times(et: Path, kineto: Path, document: dict[str, Any]) -> Times:
     """Starts and ends of the collectives over all ranks by turns, ns by the trace's clock, after the first event."""
     trace = link(et, kineto, rank=0)
     own = communications(trace)

@@ -13,7 +13,7 @@ from etplus.analysis.storages import storages_of
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
-from made_traces import kineto_of, memory_event, op
+from made_traces import kineto_of, memory_event, op, traced
 from support import Document, et_document
 from traces import GPU_SHAPED, trace_of
 
@@ -118,7 +118,7 @@ def test_a_storage_that_is_resized_has_its_last_size() -> None:
 def test_memory_of_devices_without_a_valid_number_counts_at_0(device: int, number: int) -> None:
     events = [op("aten::mm", 0, 5), memory_event(1, 512, 64, 512)]
     events[1]["args"]["Device Id"] = device
-    trace = load(kineto_of(events))
+    trace = traced(events)
     assert [one.number for one in device_memory(trace)] == [number]
     assert {one.device for one in counters(trace)} == {number}
 
@@ -135,7 +135,7 @@ def test_a_broken_memory_list_in_etplus_is_refused(bad: str) -> None:
 
 def test_an_event_without_its_size_is_lost_with_a_warning() -> None:
     events = [op("aten::mm", 0, 5), memory_event(1, 5, 64, 5), {**memory_event(2, 5, 64, 5), "args": {"Addr": 1}}]
-    trace = load(kineto_of(events))
+    trace = traced(events)
     assert len(trace.memory) == 1 and trace.damage
 
 

@@ -54,10 +54,10 @@ def test_analyze_report_and_diff_tell_the_damage(folder: Path, file: str) -> Non
 
 def test_files_made_from_a_damaged_trace_carry_its_damage(folder: Path) -> None:
     damage = damage_in(folder)
-    assert call("convert", "--augment", "plus.json", "-o", "augmented.json", cwd=folder).returncode == 0
+    succeeds("convert", "--augment", "plus.json", "-o", "augmented.json", cwd=folder)
     assert warned(succeeds("convert", "plus.json", "--out", "a", "--to", "chakra", cwd=folder).stderr)
     (chakra,) = folder.glob("a*.et")
-    assert call("convert", chakra, "-o", folder / "back.json", "--to", "etplus").returncode == 0
+    succeeds("convert", chakra, "-o", folder / "back.json", "--to", "etplus")
     for name in ("augmented.json", "back.json"):
         assert read_json(folder / name)["etplus"]["damage"] == damage
     assert warned(call("replay", chakra).stderr)
@@ -65,7 +65,7 @@ def test_files_made_from_a_damaged_trace_carry_its_damage(folder: Path) -> None:
 
 def test_json_of_replay_and_predict_carries_the_damage_of_the_input(folder: Path) -> None:
     damage = damage_in(folder)
-    assert call("predict", "fit", "plus.json", "-o", "m.json", cwd=folder).returncode == 0
+    succeeds("predict", "fit", "plus.json", "-o", "m.json", cwd=folder)
     for command in (["replay", "plus.json"], ["predict", "run", "plus.json", "--model", "m.json"]):
         done = call(*command, "--json", "-", cwd=folder)
         assert done.returncode == 0 and warned(done.stderr), done.stderr

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import call, command, fixture_pair, plain, read_json
+from support import call, command, fixture_pair, plain, read_json, succeeds
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 
@@ -22,8 +22,8 @@ def one_line(done: subprocess.CompletedProcess[bytes], *parts: str) -> None:
 def test_deeply_nested_json_fails_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "et.json").write_bytes(plain(ET))
     (tmp_path / "kineto.json").write_bytes(plain(KINETO))
-    assert call("link", "et.json", "kineto.json", "--output", "plus.json", cwd=tmp_path).returncode == 0
-    assert call("convert", "plus.json", "-o", "x.0.et", cwd=tmp_path).returncode == 0
+    succeeds("link", "et.json", "kineto.json", "--output", "plus.json", cwd=tmp_path)
+    succeeds("convert", "plus.json", "-o", "x.0.et", cwd=tmp_path)
     (tmp_path / "deep.json").write_text("[" * 100_000)
     for words in (
         "reshard plus.json --dp 2 --use {}", "reshard plus.json --dp 2 --model {}",
@@ -44,7 +44,7 @@ def shell(script: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
 @pytest.fixture
 def plus(tmp_path: Path) -> Path:
     """An ET+ file, in a folder of its own."""
-    assert call("link", "--kineto-file", KINETO, "--output", tmp_path / "plus.json").returncode == 0
+    succeeds("link", "--kineto-file", KINETO, "--output", tmp_path / "plus.json")
     return tmp_path / "plus.json"
 
 

@@ -29,11 +29,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("linked", "recorded", "empty", "out"):
         (folder / name).mkdir()
     for words in (f"link {PAIR} --output plus.json --jobs 1", "convert plus.json -o plus.0.et"):
-        assert call(*words.split(), cwd=folder).returncode == 0
+        succeeds(*words.split(), cwd=folder)
     shutil.copy(folder / "plus.json", folder / "linked" / "rank_0.etplus.json")
     for name in ("et.json", "kineto.json"):
         shutil.copy(folder / name, folder / "recorded" / f"rank_0.{name}")
-    assert call("link", "recorded", "-o", "job", "--jobs", "1", cwd=folder).returncode == 0
+    succeeds("link", "recorded", "-o", "job", "--jobs", "1", cwd=folder)
     return folder
 
 

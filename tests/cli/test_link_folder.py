@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from job_files import outputs, write_job
-from support import call, read_json, run
+from support import call, read_json, run, succeeds
 
 
 def test_a_listed_job_is_linked_and_not_linked_again(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_ranks_that_fail_are_named_and_the_others_linked(tmp_path: Path) -> None
     assert "failed  rank 0: rank-0.kineto.json.gz: " in text
     assert "failed  rank 2: no Kineto trace was found for rank-2.et.json" in text
     assert list(outputs(job / "etplus")) == ["rank_1.etplus.json.gz"]
-    assert call("link", job, "--ranks", "1").returncode == 0
+    succeeds("link", job, "--ranks", "1")
 
 
 def test_wrong_usage_fails_with_a_message(tmp_path: Path) -> None:

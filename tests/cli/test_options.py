@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from etplus.cli.options import add_selection, at_least_one, engine_for, selection_of
 from etplus.cli.parser import COMMANDS, TASKS, command_parser
-from support import call, fixture_pair, plain, read_json
+from support import call, fixture_pair, plain, read_json, succeeds
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 GPU_ET, GPU_KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
@@ -24,10 +24,10 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "link et.json kineto.json --rank 0 -o plus.json --jobs 1", "predict fit plus.json -o model.json",
         "convert plus.json -o plus.0.et",
     ):  # fmt: skip
-        assert call(*words.split(), cwd=folder).returncode == 0
+        succeeds(*words.split(), cwd=folder)
     for split in ("train", "valid"):
         (folder / "set" / split).mkdir(parents=True)
-        assert call("convert", "plus.json", "-o", f"set/{split}/a.npz", cwd=folder).returncode == 0
+        succeeds("convert", "plus.json", "-o", f"set/{split}/a.npz", cwd=folder)
     return folder
 
 
@@ -45,7 +45,7 @@ def test_a_pair_is_linked_in_either_order(tmp_path: Path) -> None:
     (tmp_path / "kineto_trace.json").write_bytes(plain(ET))
     shutil.copy(KINETO, tmp_path / "rank-0.et.json.gz")
     for files in (["kineto_trace.json", "rank-0.et.json.gz"], ["rank-0.et.json.gz", "kineto_trace.json"]):
-        assert call("link", *files, "-o", "plus.json", cwd=tmp_path).returncode == 0
+        succeeds("link", *files, "-o", "plus.json", cwd=tmp_path)
         assert read_json(tmp_path / "plus.json")["etplus"]["link"]["ops"]["certain"] == 136
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import support
 from etplus.cli.outputs import first_screen
 from made_traces import kineto_of, op
-from support import call, command, fixture_pair, on_terminal, plain, read_json
+from support import call, command, fixture_pair, on_terminal, plain, read_json, refused, succeeds
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 
@@ -29,7 +28,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "link et.json kineto.json --output plus.json --jobs 1", "convert plus.json -o plus.0.et",
         "predict fit plus.json -o model.json",
     ):  # fmt: skip
-        assert call(*words.split(), cwd=folder).returncode == 0
+        succeeds(*words.split(), cwd=folder)
     (folder / "spec.json").write_bytes(b'{"devices": []}')
     return folder
 
@@ -51,9 +50,9 @@ def sums(folder: Path) -> dict[str, str]:
     return found
 
 
-def refused(folder: Path, *arguments: str, message: str = "would replace") -> None:
+def leaves_inputs(folder: Path, *arguments: str, message: str = "would replace") -> None:
     before = sums(folder)
-    assert message in support.refused(*arguments, cwd=folder)
+    assert message in refused(*arguments, cwd=folder)
     assert sums(folder) == before
 
 
@@ -75,7 +74,7 @@ def test_no_output_replaces_an_input(inputs: Path) -> None:
     (inputs / "tables").mkdir()
     shutil.copy(inputs / "kineto.json", inputs / "tables" / "kernels.csv")
     for words in CASES:
-        refused(inputs, *words.split())
+        leaves_inputs(inputs, *words.split())
 
 
 def test_an_input_is_known_by_what_it_is(inputs: Path) -> None:
@@ -83,8 +82,8 @@ def test_an_input_is_known_by_what_it_is(inputs: Path) -> None:
     os.link(inputs / "plus.json", inputs / "hard.json")
     (inputs / "again").symlink_to(".")
     for output in ("symbolic.json", "hard.json", "../in/./plus.json", "again/plus.json"):
-        refused(inputs, "replay", "plus.json", "--json", output)
-    refused(inputs, "replay", "symbolic.json", "--json", "plus.json")
+        leaves_inputs(inputs, "replay", "plus.json", "--json", output)
+    leaves_inputs(inputs, "replay", "symbolic.json", "--json", "plus.json")
 
 
 def test_batch_replaces_no_trace_and_no_manifest(inputs: Path) -> None:
@@ -92,33 +91,33 @@ def test_batch_replaces_no_trace_and_no_manifest(inputs: Path) -> None:
     for taken in ("rank_0.etplus.json.gz", "job_report.json"):
         (inputs / "out" / taken).write_bytes(gzip.compress((inputs / "et.json").read_bytes()))
         (inputs / "list.csv").write_text(f"rank,et,kineto\n0,out/{taken},kineto.json\n")
-        refused(inputs, *"link . --manifest list.csv --output out --jobs 1".split())
+        leaves_inputs(inputs, *"link . --manifest list.csv --output out --jobs 1".split())
     (inputs / "out" / "job_report.txt").write_text("rank,et,kineto\n0,et.json,kineto.json\n")
-    refused(inputs, *"link . --manifest out/job_report.txt --output out".split())
+    leaves_inputs(inputs, *"link . --manifest out/job_report.txt --output out".split())
 
 
 def test_two_outputs_of_one_name_and_empty_names(inputs: Path) -> None:
     for words in ("replay plus.json --json same.json --chrome ./same.json",
                   "link --et-file et.json --kineto-file kineto.json --output same.json --report same.json",
                   "analyze kineto.json --csv same --json same/kernels.csv"):  # fmt: skip
-        refused(inputs, *words.split(), message="two outputs have this name")
-    refused(inputs, *["replay", "plus.json", "--json", "-", "--chrome", "-"], message="standard output")
+        leaves_inputs(inputs, *words.split(), message="two outputs have this name")
+    leaves_inputs(inputs, *["replay", "plus.json", "--json", "-", "--chrome", "-"], message="standard output")
     for words in ("link kineto.json --output", "link kineto.json --output new.json --report", "link . --output",
                   "convert plus.json --to chrome -o", "replay plus.json --json", "predict fit plus.json -o",
                   "analyze kineto.json --csv", "report kineto.json -o", "demo --output"):  # fmt: skip
-        refused(inputs, *words.split(), "", message="is empty")
+        leaves_inputs(inputs, *words.split(), "", message="is empty")
 
 
 def test_a_command_that_fails_midway_leaves_nothing(inputs: Path) -> None:
     (inputs / "broken.json").write_bytes(b'{"traceEvents": []}')
-    refused(inputs, *["analyze", "kineto.json", "broken.json", "--csv", "a/c"], message="broken.json")
+    leaves_inputs(inputs, *["analyze", "kineto.json", "broken.json", "--csv", "a/c"], message="broken.json")
 
 
 def test_a_replaced_output_keeps_its_permissions(inputs: Path) -> None:
     for mode in (0o600, 0o664, 0o755):
         (inputs / "out.json").write_bytes(b"old")
         (inputs / "out.json").chmod(mode)
-        assert call("convert", "--augment", "kineto.json", "-o", "out.json", cwd=inputs).returncode == 0
+        succeeds("convert", "--augment", "kineto.json", "-o", "out.json", cwd=inputs)
         assert stat.S_IMODE((inputs / "out.json").stat().st_mode) == mode
         assert read_json(inputs / "out.json")["traceEvents"]
 
@@ -127,7 +126,7 @@ def test_cells_of_tables_that_look_like_formulas_are_escaped(tmp_path: Path) -> 
     names = ["=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "aten::mm", "a=b", " =2+2", ";=3+3", "a; =4+4", "＝5+5"]
     names += ["|cmd", "\u200b=6+6", "\ufeff@SUM(7)", "\u00a0-8+8", "a\t+9+9", "－1"]
     (tmp_path / "=trace.json").write_bytes(kineto_of([op(name, 10 * i, 5) for i, name in enumerate(names)]))
-    assert call("analyze", "--full", "=trace.json", "--csv", "tables", cwd=tmp_path).returncode == 0
+    succeeds("analyze", "--full", "=trace.json", "--csv", "tables", cwd=tmp_path)
     text = "".join(path.read_bytes().decode() for path in (tmp_path / "tables").iterdir())
     assert "'=1+1" in text and "'=trace.json" in text and ",aten::mm," in text
     cells = [cell.strip('"') for line in text.split("\n") for cell in re.split(r"[,;\t\r]", line)]
@@ -147,9 +146,9 @@ def test_terminals_and_texts_get_no_control_characters(tmp_path: Path) -> None:
     shown = on_terminal([*command("etplus"), "link", "job"], tmp_path).decode()
     plain = re.sub(r"\x1b\[[01;3]*m", "", shown).replace("\r\n", "").replace("\n", "").replace("\r", "")
     assert plain.isprintable(), [c for c in plain if not c.isprintable()]
-    assert call("analyze", "trace.json", "--json", "numbers.json", cwd=tmp_path).returncode == 0
+    succeeds("analyze", "trace.json", "--json", "numbers.json", cwd=tmp_path)
     assert "\x9b2J" in (tmp_path / "numbers.json").read_text(encoding="utf-8")
-    assert call("analyze", "--full", "trace.json", "-o", "tables.txt", cwd=tmp_path).returncode == 0
+    succeeds("analyze", "--full", "trace.json", "-o", "tables.txt", cwd=tmp_path)
     assert (tmp_path / "tables.txt").read_text(encoding="utf-8").replace("\n", "").isprintable()
 
 

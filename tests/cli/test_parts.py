@@ -12,7 +12,7 @@ import pytest
 from etplus.analysis.summary import analyze, json_of
 from etplus.converters.open import load
 from etplus.trace.selection import part_of, without_enclosing
-from support import call, fixture_pair, linked, read_json, refused
+from support import call, fixture_pair, linked, read_json, refused, succeeds
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_every_command_refuses_a_chosen_part_without_events(file: Path, tmp_path
 def test_a_kineto_trace_is_augmented_in_a_part_alone(tmp_path: Path) -> None:
     kineto, out = fixture_pair("pairs/gpu_shaped_from_cpu")[1], tmp_path / "out.json"
     words = ["--between", "forward", 1]
-    assert call("convert", "--augment", kineto, "-o", out, *words).returncode == 0
+    succeeds("convert", "--augment", kineto, "-o", out, *words)
     part = part_of(load(kineto), between=("forward", 1))
     inside = set(part.nodes.kineto_event[part.gpu.source[part.gpu.source >= 0]].tolist())
     before, after = (read_json(file)["traceEvents"] for file in (kineto, out))
@@ -68,7 +68,7 @@ def test_a_kineto_trace_is_augmented_in_a_part_alone(tmp_path: Path) -> None:
     assert changed and changed <= inside
     assert all(event["ph"] == "C" for event in after[len(before) :])
     again = tmp_path / "again.json"
-    assert call("convert", "--augment", out, "-o", again, *words).returncode == 0
+    succeeds("convert", "--augment", out, "-o", again, *words)
     assert again.read_bytes() == out.read_bytes()
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from etplus.cli import predict_train as module
-from support import call, linked, read_json
+from support import call, linked, read_json, succeeds
 
 NAME = "pairs/gpu_shaped_from_cpu"
 
@@ -76,13 +76,13 @@ def test_waiting_threads_sleep_unless_the_environment_says_otherwise(
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
         if before is not None:
             monkeypatch.setenv("OMP_WAIT_POLICY", before)
-        assert call("predict", "train", dataset, "-o", tmp_path / "n.bin").returncode == 0
+        succeeds("predict", "train", dataset, "-o", tmp_path / "n.bin")
         assert os.environ["OMP_WAIT_POLICY"] == after
 
 
 def test_training_options_are_passed_and_sizes_below_1_refused(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
     words = ["--hidden", "1", "--epochs", "1", "--seed", "5"]
-    assert call("predict", "train", dataset, "-o", tmp_path / "net", *words).returncode == 0
+    succeeds("predict", "train", dataset, "-o", tmp_path / "net", *words)
     assert asked[0][2] == {"hidden": 1, "epochs": 1, "seed": 5} and Bar.shown[0] == 1
     for wrong in ("--hidden", "--epochs"):
         done = call("predict", "train", dataset, "-o", tmp_path / "net", wrong, "0")

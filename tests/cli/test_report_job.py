@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import support
 from etplus.cli import report as module
 from made_traces import kernel, kineto_of, op
 from pages import data_of
-from support import Document, call
+from support import Document, call, refused, succeeds
 
 HOURS_US = 7_200_000_000
 
@@ -22,9 +21,9 @@ def trace(folder: Path, name: str, rank: int | None = None, size: int = 2, *, at
     return folder / name
 
 
-def refused(folder: Path, *files: Path) -> str:
+def refused_page(folder: Path, *files: Path) -> str:
     """The one line of a refusal."""
-    message = support.refused("report", *files, "-o", folder / "page.html")
+    message = refused("report", *files, "-o", folder / "page.html")
     assert "give only the traces of one job" in message and not (folder / "page.html").exists()
     return message
 
@@ -44,9 +43,9 @@ def refused(folder: Path, *files: Path) -> str:
 )  # fmt: skip
 def test_files_that_are_not_ranks_of_one_job_are_refused(made: list[Any], message: str, tmp_path: Path) -> None:
     files = [trace(tmp_path, *one, at=one[1] if len(one) > 1 else 2 * (one[0] == "x.json")) for one in made]
-    assert message in refused(tmp_path, *files)
+    assert message in refused_page(tmp_path, *files)
     hours = [trace(tmp_path, f"{rank}.json", rank, at=HOURS_US * rank) for rank in range(2)]
-    assert "2 hours" in refused(tmp_path, *hours)
+    assert "2 hours" in refused_page(tmp_path, *hours)
 
 
 def test_ranks_are_in_order_and_ranks_that_are_not_recorded_are_named(tmp_path: Path) -> None:
@@ -68,7 +67,7 @@ def test_a_large_job_has_a_page_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     files = [trace(tmp_path, f"{rank}.json", rank) for rank in range(2)]
     for most, is_large in ((2, False), (1, True)):
         monkeypatch.setattr(module, "MOST_IN_FULL", most)
-        assert call("report", *files, "--title", "T", "-o", tmp_path / "page.html").returncode == 0
+        succeeds("report", *files, "--title", "T", "-o", tmp_path / "page.html")
         data = data_of((tmp_path / "page.html").read_bytes())
         assert ("many" in data) == is_large and data["title"] == "T"
     done = call("report", *files, "--graph-capture", files[0], "-o", tmp_path / "page.html")

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from support import call, linked, read_json, refused
+from support import call, linked, read_json, refused, succeeds
 
 QUERY = "select name, sum(duration_ns) as ns from device group by 1 order by 2 desc, 1 limit 3"
 
@@ -60,7 +60,7 @@ def test_values_that_python_or_parquet_cannot_hold_are_text(trace: Path, tmp_pat
     )
     texts = ["infinity", "-infinity", "1 month", "5", "[1 day]", "{'f': infinity}", "2020-01-01", "01"]
     for form in ("txt", "csv", "json", "parquet"):
-        assert call("sql", trace, query, "-o", tmp_path / f"x.{form}").returncode == 0
+        succeeds("sql", trace, query, "-o", tmp_path / f"x.{form}")
     assert all(text in (tmp_path / "x.txt").read_text() for text in texts)
     assert list(csv.reader((tmp_path / "x.csv").open()))[1] == ["infinity", "'-infinity", *texts[2:]]
     for rows in (read_json(tmp_path / "x.json"), pq.read_table(tmp_path / "x.parquet").to_pylist()):

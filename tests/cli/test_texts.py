@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from etplus import __version__
-from support import call, fixture_pair, linked, plain
+from support import call, fixture_pair, linked, plain, succeeds
 
 TEXTS = Path(__file__).with_name("texts")
 PAIR = "pairs/gpu_shaped_from_cpu"
@@ -36,7 +36,7 @@ def _sources() -> Path:
         event["dur"] = event.get("dur", 0) * (1 + ("gemm" in str(event.get("name"))))
     (folder / "slow.json").write_text(json.dumps(slow))
     linked(PAIR).write(folder / "plus.json")
-    assert call("convert", "plus.json", "-o", "plus.0.et", cwd=folder).returncode == 0
+    succeeds("convert", "plus.json", "-o", "plus.0.et", cwd=folder)
     return folder
 
 

@@ -14,7 +14,7 @@ from etplus import load
 from etplus.cli.link import facts_of_run
 from made_joins import PAIR_ET, PAIR_KINETO
 from made_traces import kineto_of, op
-from support import Document, assert_valid, call, et_document, fixture_pair, names_in, plain, read_json, run
+from support import Document, assert_valid, call, et_document, fixture_pair, names_in, plain, read_json, run, succeeds
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 GPU_ET, GPU_KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
@@ -91,7 +91,7 @@ def test_quiet_prints_errors_only_and_the_report_has_the_caveats(tmp_path: Path)
 def test_options_without_effect_on_a_pair_keep_its_links(tmp_path: Path) -> None:
     words = "--exact-match --strict --no-progress --iteration 2 --annotation ProfilerStep --min-match 1 --match ids"
     names = ["--chakra-host-trace", ET, "--chakra-device-trace", KINETO, "--output-file", tmp_path / "plus.json.gz"]
-    assert call("link", *names, *words.split()).returncode == 0
+    succeeds("link", *names, *words.split())
     assert (tmp_path / "plus.json.gz").read_bytes().startswith(b"\x1f\x8b")
     link = document_of(tmp_path / "plus.json.gz")["etplus"]["link"]
     assert link["ops"]["certain"] == 136 and link["method"] == "ids"
@@ -130,7 +130,7 @@ def test_less_than_min_match_or_min_certain_is_status_3_and_the_file_is_written(
         assert document_of(out)["etplus"]["link"]["ops"]["linked"] == linked
 
 
-def refused(done: Done, folder: Path, kept: list[str]) -> str:
+def refused_pair(done: Done, folder: Path, kept: list[str]) -> str:
     """One line that says what is wrong, status 2, nothing written; returns the line."""
     text = done.stderr.decode()
     assert (done.returncode, done.stdout) == (2, b""), text[-500:]
@@ -157,13 +157,13 @@ def test_broken_input_is_refused_in_one_line_with_nothing_written(tmp_path: Path
         bad.write_bytes(BAD[kind] or b"")
     kept = [path.name for path in tmp_path.iterdir()]
     for et, kineto in ((bad, KINETO), (ET, bad)):
-        line = refused(trace_link(et, kineto, "--output", tmp_path / "plus.json"), tmp_path, kept)
+        line = refused_pair(trace_link(et, kineto, "--output", tmp_path / "plus.json"), tmp_path, kept)
         assert f"{tmp_path}/bad" in line
 
 
 def test_strict_refuses_a_broken_file(tmp_path: Path) -> None:
     (tmp_path / "k.json").write_bytes(plain(KINETO)[:-400])
-    refused(trace_link(ET, tmp_path / "k.json", "--strict", "--output", tmp_path / "o"), tmp_path, ["k.json"])
+    refused_pair(trace_link(ET, tmp_path / "k.json", "--strict", "--output", tmp_path / "o"), tmp_path, ["k.json"])
     done = trace_link(ET, tmp_path / "k.json", "--output", tmp_path / "o")
     assert done.returncode == 0 and b"is broken" in done.stderr
 
@@ -175,7 +175,7 @@ def test_missing_options_and_impossible_outputs_are_refused_in_one_line(tmp_path
         ["--et-file", "-", "--kineto-file", KINETO], [*pair, KINETO / "o"], [*pair, "."],
         [*pair, "o", "--iteration", "best"], [*pair, "o", "--report", KINETO / "r"], [*pair, "o", "--report", "."],
     ):  # fmt: skip
-        refused(call("link", *words, cwd=tmp_path), tmp_path, [])
+        refused_pair(call("link", *words, cwd=tmp_path), tmp_path, [])
 
 
 def test_wrong_options_fail_with_an_error_and_no_output(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
         assert json.loads((tmp_path / f"{to}.comm_groups.json").read_bytes()) == {"1": [0, 1]}
         assert json.loads((tmp_path / f"{to}.comm_group_names.json").read_bytes()) == {"1": "tp"}
         assert len(done.files) == (5 if to == "chakra" else 9)  # and what ASTRA-sim runs it with
-        assert call("check", tmp_path / to, "--profile", to).returncode == 0
+        succeeds("check", tmp_path / to, "--profile", to)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_the_command_writes_a_set_that_check_passes(tmp_path: Path) -> None:
     told = done.stderr.decode()
     assert told.startswith("wrote   job.0.et (") and "\nwrote   job.1.et\nwrote   job.comm_groups.json\n" in told
     assert "note    2 of 8 ranks were given" in told
-    assert call("check", "job", "--profile", "astra-sim", cwd=tmp_path).returncode == 0
+    succeeds("check", "job", "--profile", "astra-sim", cwd=tmp_path)
 
 
 def test_convert_writes_jsonl_to_standard_output(pair: tuple[Path, Path]) -> None:

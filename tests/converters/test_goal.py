@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from etplus.converters.conversion import convert
 from etplus.converters.goal import _SPARE, _latency_units, _Schedule, goal
-from etplus.linker import link
 from etplus.schemas.comm_types import RECV, SEND
 from etplus.schemas.communications import find_communications
 from etplus.timeline import Network, on_network
@@ -54,8 +53,8 @@ def test_one_rank_takes_as_long_as_replayed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fsdp", "pipeline", "moe"])
-def test_a_made_job_answers_the_network_as_the_replay_does(name: str, tmp_path: Path) -> None:
-    traces = [link(*pair) for pair in JOBS[name].write(tmp_path)]
+def test_a_made_job_answers_the_network_as_the_replay_does(name: str) -> None:
+    traces = JOBS[name].traces()
     algorithm: Literal["ring", "direct"] = "direct" if name == "moe" else "ring"
     ranks = schedule(traces, algorithm)
     for bandwidth, latency_ns in NETWORKS[::2]:
@@ -63,8 +62,8 @@ def test_a_made_job_answers_the_network_as_the_replay_does(name: str, tmp_path: 
         assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
 
 
-def test_ranks_send_the_bytes_of_a_ring(tmp_path: Path) -> None:
-    traces = [link(*pair) for pair in JOBS["ddp"].write(tmp_path)]
+def test_ranks_send_the_bytes_of_a_ring() -> None:
+    traces = JOBS["ddp"].traces()
     ranks = schedule(traces)
     sent = [sum(what.amount for what in rank.operations.values() if what.kind == "send") for rank in ranks]
     assert len(set(sent)) == 1
@@ -72,8 +71,8 @@ def test_ranks_send_the_bytes_of_a_ring(tmp_path: Path) -> None:
     assert sent[0] == sum(2 * (len(traces) - 1) * -(-size // len(traces)) for size in found)
 
 
-def test_parts_of_an_all_to_all_pass_through_the_ranks_between(tmp_path: Path) -> None:
-    traces = [link(*pair) for pair in JOBS["moe"].write(tmp_path)]
+def test_parts_of_an_all_to_all_pass_through_the_ranks_between() -> None:
+    traces = JOBS["moe"].traces()
     sent = {}
     for algorithm in ("ring", "direct"):
         (rank, *_) = schedule(traces, algorithm)  # type: ignore[arg-type]

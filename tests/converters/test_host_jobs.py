@@ -63,7 +63,7 @@ def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_pa
         link(*(with_fast_clock(pair, times) if rank == 1 else pair)).save(files[-1])
     network = ("--network", "bandwidth=25,latency=5us")
     done = succeeds("convert", *files, "--to", "astra-sim", "-o", tmp_path / "job", "--json", tmp_path / "c.json")
-    assert call("replay", *files, *network, "--force", "--json", tmp_path / "r.json").returncode == 0
+    succeeds("replay", *files, *network, "--force", "--json", tmp_path / "r.json")
     told, base = read_json(tmp_path / "c.json"), read_json(tmp_path / "r.json")["base_error"]
     assert told["base_error"] == base
     doubt = f"the replay without changes is off by {base['makespan']:+.1%}; {says}"

@@ -5,7 +5,6 @@ from pathlib import Path
 import made_jobs
 import pytest
 from etplus.converters.conversion import convert
-from etplus.linker import link
 from etplus_files import DLRM, document_of, write_alone
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
@@ -25,7 +24,7 @@ def test_the_response_to_the_network_is_the_jobs(
     if host_bound:  # kernels so short that the device waits for the host
         for kernel, ns in (("_FORWARD", 8_000), ("_BACKWARD", 12_000), ("_UPDATE", 3_000)):
             monkeypatch.setattr(made_jobs, kernel, ns)
-    convert([link(*pair) for pair in JOBS[name].write(tmp_path)], tmp_path / "job", to="astra-sim")
+    convert(JOBS[name].traces(), tmp_path / "job", to="astra-sim")
     job, before = read_set(tmp_path / "job"), 0
     for factor in (10, 1, 0.1, 0.01):
         network = Network(BASE * factor, latency=5000)

@@ -18,7 +18,7 @@ from etplus.schemas.text.file_ranks import ProcessRank, SeveralRanksError
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from kineto_layouts import MERGES, Merge, by_time, labeled, plainly, rank_document
-from support import Document, call, read_json, shared_case
+from support import Document, call, read_json, shared_case, succeeds
 
 
 def parts(document: Document) -> list[KinetoTrace]:
@@ -131,7 +131,7 @@ def test_a_folder_of_ets_and_a_merged_trace_is_linked_process_by_process(tmp_pat
     for rank in range(2):
         (tmp_path / f"rank{rank}.et.json").write_bytes(orjson.dumps({**et, "pid": 100 + rank}))
     (tmp_path / "kineto.json").write_bytes(shared_case("merged-ranks/merged_int.json").read_bytes())
-    assert call("link", tmp_path, "-o", tmp_path / "out").returncode == 0
+    succeeds("link", tmp_path, "-o", tmp_path / "out")
     traces = [etplus.load(tmp_path / "out" / f"rank_{rank}.etplus.json.gz") for rank in range(2)]
     assert [set(trace.gpu.device.tolist()) for trace in traces] == [{0}, {1}]
     assert [len(trace.kernels) for trace in traces] == [6, 6]

@@ -12,7 +12,7 @@ from etplus.trace.columns import IntColumn
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.stacks import COMPILED, GRAPH_ANNOTATION, Stacks
 from made_traces import kineto_of, program
-from support import call
+from support import succeeds
 
 IDS: IntColumn = np.array([5, 7, 9])
 GOOD: dict[str, Any] = {
@@ -57,7 +57,7 @@ def test_new_stacks_of_a_row_replace_only_its_own() -> None:
 def test_redaction_of_names_hides_file_names_but_keeps_sources(tmp_path: Path) -> None:
     events = program({7: ("aten::mm", 30)}, file="/home/someone/project/train.py")
     link(None, kineto_of(events)).write(tmp_path / "plus.json")
-    assert call("convert", "plus.json", "-o", "shared.json", "--redact", "names", cwd=tmp_path).returncode == 0
+    succeeds("convert", "plus.json", "-o", "shared.json", "--redact", "names", cwd=tmp_path)
     text = (tmp_path / "shared.json").read_bytes()
     assert b"someone" not in text and b"train.py" not in text
     assert load(tmp_path / "shared.json").kernels[0].source is not None

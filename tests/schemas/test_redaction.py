@@ -19,7 +19,7 @@ from etplus.schemas.kineto import event_args, input_args, kineto_decode
 from etplus.schemas.known_fields import ARGUMENTS, FieldFilter, hashed_name, hashed_names, known_args
 from etplus.schemas.redaction import known_header, redact
 from etplus.schemas.text.files import Blob
-from support import call, fixture_pair, plain, read_json
+from support import call, fixture_pair, plain, read_json, succeeds
 
 _BY_FORM = {
     "hugging face": "hf_SECRET", "github fine-grained": "github_pat_SECRET_SECRET", "aws": "AKIAIOSFODNN7SECRET",
@@ -193,7 +193,7 @@ def test_linking_and_conversion_drop_unknown_members(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign.json"
     foreign.write_text(json.dumps({**with_secrets(plus), "nodes": plus["nodes"], "runtime": plus["runtime"]}))
     for name in ("x.0.et", "x.chrome.json"):
-        assert call("convert", foreign, "-o", tmp_path / name).returncode == 0
+        succeeds("convert", foreign, "-o", tmp_path / name)
         assert SECRET.encode() not in (tmp_path / name).read_bytes(), name
 
 

@@ -8,7 +8,6 @@ import made_jobs
 import pytest
 import simulator
 from etplus.converters.conversion import convert
-from etplus.linker import link
 from etplus.timeline import Network, on_network
 from etplus.timeline.constants import fit_constants
 from etplus.timeline.graph_building import build_graph, has_assumed_waits
@@ -81,9 +80,9 @@ def replays_as(job: Job, ranks: list[Trace], error: float, *, assumed_waits: boo
     )
 
 
-def test_fsdps_rate_limiter_waits_for_the_layer_before_the_last(tmp_path: Path) -> None:
+def test_fsdps_rate_limiter_waits_for_the_layer_before_the_last() -> None:
     job = Job(limited_fsdp, 2)
-    assert replays_as(job, [link(*pair) for pair in job.write(tmp_path)], 0.002)
+    assert replays_as(job, job.traces(), 0.002)
 
 
 @pytest.mark.parametrize("on_event", [True, False])
@@ -91,7 +90,7 @@ def test_replays_answer_networks_like_the_job(on_event: bool, tmp_path: Path, mo
     for name, ns in (("_FORWARD", 8_000), ("_BACKWARD", 12_000), ("_UPDATE", 3_000)):
         monkeypatch.setattr(made_jobs, name, ns)
     job = Job(partial(ddp, on_event=on_event), 2)
-    ranks = [link(*pair) for pair in job.write(tmp_path)]
+    ranks = job.traces()
     assert replays_as(job, ranks, 0.02) and not replays_as(job, ranks, 0.02, assumed_waits=False)
     convert(ranks, tmp_path / "set", to="astra-sim")
     simulated = simulator.read_set(tmp_path / "set")

@@ -33,8 +33,8 @@ def replayed(ranks: list[Trace], network: Network | None = None, *changes: str) 
 
 
 @pytest.mark.parametrize("name", HOST_JOBS)
-def test_coupled_ranks_answer_as_the_job_does(name: str, tmp_path: Path) -> None:
-    ranks = [link(*pair) for pair in HOST_JOBS[name].write(tmp_path)]
+def test_coupled_ranks_answer_as_the_job_does(name: str) -> None:
+    ranks = HOST_JOBS[name].traces()
     assert replayed(ranks).makespan_ns == pytest.approx(HOST_JOBS[name].makespan_ns(RECORDED), abs=1000)
     for bandwidth in (2.5, 0.025):
         truth = HOST_JOBS[name].makespan_ns(simulator.Network(bandwidth, 5000))
@@ -47,12 +47,12 @@ def test_collectives_that_wait_for_a_thread_keep_their_order_although_calls_reac
     assert base.makespan_ns == pytest.approx(base.measured_ns, rel=1e-4)
 
 
-def test_a_transfer_lasts_from_the_last_start_to_the_first_end(tmp_path: Path) -> None:
-    found = find_rendezvous([link(*pair) for pair in HOST_JOBS["ddp"].write(tmp_path)])
+def test_a_transfer_lasts_from_the_last_start_to_the_first_end() -> None:
+    found = find_rendezvous(HOST_JOBS["ddp"].traces())
     assert [met.own_ns for met in found.found] == [*[(0, 10_000, 20_000)] * 7, (45_000, 0, 10_000)]
     assert [met.transfer_ns for met in found.found] == [25_401, 20_401, 15_401, 10_401, 10_401, 5401, 401, 5401]
     assert found.begin_ns == (0, 400_000, 800_000) and all(met.on_host and not met.message for met in found.found)
-    first, *_, last = find_rendezvous([link(*pair) for pair in HOST_JOBS["pipeline"].write(tmp_path)]).found
+    first, *_, last = find_rendezvous(HOST_JOBS["pipeline"].traces()).found
     assert (first.own_ns, first.early_ns, first.transfer_ns, first.sent_ns) == ((0, 0), (43_000, 0), 68_101, 68_101)
     assert first.message and first.on_host and first.rank == (0, 1) and last.message
 

@@ -11,7 +11,7 @@ from etplus.trace.build import impossible_times
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import kernel, launch, op
-from support import Document, call, examples, kineto_document
+from support import Document, call, examples, kineto_document, succeeds
 
 EPOCH_US = 1_700_000_000_000_000
 WRONG = 3
@@ -59,7 +59,7 @@ def test_such_an_event_counts_in_no_sum_of_any_format(tmp_path: Path) -> None:
     expected = analyzed(saved(tmp_path, document(without=WRONG), "without.json"))
     file = saved(tmp_path, document(IMPOSSIBLE["time 0"]))
     for name in ("copy.et", "copy.etplus.json", "copy.parquet"):
-        assert call("convert", file, "-o", tmp_path / name).returncode == 0
+        succeeds("convert", file, "-o", tmp_path / name)
         assert analyzed(tmp_path / name) == expected, name
     done = call("analyze", tmp_path / "copy.et", "--json", "-")
     assert len(json.loads(done.stdout)["traces"][0]["damage"]) == 1 and done.stderr.count(b"impossible times") == 1

@@ -22,7 +22,7 @@ from etplus.timeline.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
 from made_traces import frame, kernel, kineto_of, launch, op
-from support import PluginStub, call, linked
+from support import PluginStub, linked, succeeds
 
 PROOF = (Evidence("by hand", 1, "events", "etplus analyze x"),)
 
@@ -135,7 +135,7 @@ def test_a_trace_in_which_nothing_takes_time_has_no_findings_but_a_reason(tmp_pa
         file.write_bytes(kineto_of([op("ProfilerStep#1", 5, 0, cat="user_annotation"), *events]))
         found = etplus.load(file).findings()
         assert (found.all, found.none_reason, found.notes) == ((), "no checks ran", ("all events have duration 0",))
-        assert call("report", file, "-o", tmp_path / "page.html").returncode == 0
+        succeeds("report", file, "-o", tmp_path / "page.html")
     for a, b in itertools.product(files, files):
         compared = etplus.diff(a, b)
         assert "all events of A have duration 0" in compared.findings.notes[0]

@@ -38,7 +38,7 @@ def test_ranks_of_a_job_on_gloo_are_fitted_and_predicted(tmp_path: Path) -> None
 
 def test_what_is_known_too_little_is_refused_and_named(tmp_path: Path) -> None:
     trace, model = shared_trace("gpu-kineto/torch_compile_triton.json.gz"), tmp_path / "m.json"
-    assert call("predict", "fit", shared_trace("gpu-kineto/h100_bert.json.gz"), "-o", model).returncode == 0
+    succeeds("predict", "fit", shared_trace("gpu-kineto/h100_bert.json.gz"), "-o", model)
     command = ("predict", "run", trace, "--model", model, "--json", tmp_path / "p.json")
     text = refused(*command)
     assert "weakest link: " in text and "of the GPU time is in events that resemble no" in text

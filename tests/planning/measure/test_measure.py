@@ -27,7 +27,7 @@ from etplus.planning.measure.recorded_calls import NOT_RECORDED, RecordedCall, r
 from etplus.planning.measure.run_program import op_script
 from etplus.trace.trace import Trace
 from recorded_ops import MM, mm, op, read_call, scalar, tensor, trace_of
-from support import call, names_in, refused, run
+from support import call, names_in, refused, run, succeeds
 
 HOSTILE = {
     "overflow": op("aten::mm", MM, tensor(1, 2**62, 4), tensor(2, 4, 2)),
@@ -120,7 +120,7 @@ def test_without_torch_measuring_is_refused_and_scripts_are_written(tmp_path: Pa
 def test_wrong_usage_is_one_line_of_error_and_writes_nothing(words: str, says: bytes, tmp_path: Path) -> None:
     trace_of(mm(), mm(16)).save(tmp_path / "x.json")
     if "model.json" in words:
-        assert call("predict", "fit", "x.json", "-o", "model.json", cwd=tmp_path).returncode == 0
+        succeeds("predict", "fit", "x.json", "-o", "model.json", cwd=tmp_path)
     before = names_in(tmp_path)
     assert says in refused(*words.split(), cwd=tmp_path).encode()
     assert names_in(tmp_path) == before
@@ -129,7 +129,7 @@ def test_wrong_usage_is_one_line_of_error_and_writes_nothing(words: str, says: b
 def test_a_prediction_says_where_its_times_are_from(tmp_path: Path) -> None:
     trace = trace_of(mm(), mm(16), op("aten::other", ""))
     trace.save(tmp_path / "x.json")
-    assert call("predict", "fit", "x.json", "-o", "m.json", cwd=tmp_path).returncode == 0
+    succeeds("predict", "fit", "x.json", "-o", "m.json", cwd=tmp_path)
     timings = tuple(Timing(key, "aten::mm", "", "", 2e5, 1.0, 10, 2e5, 1) for key in distinct(trace))
     write_measured(Measured(VERSION, ("x",), HERE, timings, (), 0.5, 0.1), str(tmp_path / "here.json"))
     words = ("predict", "run", "x.json", "--model", "m.json", "--measured", "here.json", "--force")

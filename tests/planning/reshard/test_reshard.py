@@ -27,7 +27,7 @@ from etplus.trace.nodes import NODE_COLUMNS
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from reshard_truth import ran
-from support import assert_valid, call, fixture_pair, run, shared_pair, shared_trace
+from support import assert_valid, call, fixture_pair, run, shared_pair, shared_trace, succeeds
 
 _BATCH = 16
 _EACH = Layout(dp=2, batch=_BATCH, zero=3, fsdp_wrap="each")
@@ -155,7 +155,7 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
     assert report["layout"]["ranks"] == 4 and report["step_ns"] > 0
     assert sorted(path.name for path in out.glob("rank_*")) == [f"rank_{k}.etplus.json.gz" for k in range(4)]
     first = (out / "rank_3.etplus.json.gz").read_bytes()
-    assert call("reshard", single, "--tp", "2", "--dp", "2", "--batch", "16", "--ranks", "3", "-o", out).returncode == 0
+    succeeds("reshard", single, "--tp", "2", "--dp", "2", "--batch", "16", "--ranks", "3", "-o", out)
     assert (out / "rank_3.etplus.json.gz").read_bytes() == first  # the same bytes again
     for wrong, says in (["--tp", "3"], b"tp=3"), (["--ranks", "0-9"], b"ranks 0 to 0"), (["--from", "tp=x"], b"layout"):
         failed = call("reshard", single, *wrong)
